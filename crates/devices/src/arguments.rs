@@ -21,6 +21,9 @@ pub(crate) struct Arguments {
     /// Prints one JSON document
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Reads a configuration file, in place of the one that the variable DEVICE_CONFIG names
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Adds the backends in the files of a folder; the variable DEVICE_PLUGINS has more folders
     #[cfg(feature = "files")]
     #[arg(long, global = true, value_name = "FOLDER")]

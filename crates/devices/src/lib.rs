@@ -14,6 +14,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
+use device_config::{Config, ConfigReport};
 use device_registry::{DeviceError, ErrorChain};
 
 use crate::arguments::{Arguments, Command};
@@ -99,12 +100,18 @@ impl From<io::Error> for Failure {
 }
 
 fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
-    install(&arguments)?;
+    let configuration = configure(&arguments)?;
     let mut output = Output::new(arguments.json);
-    match arguments.command.unwrap_or(Command::List) {
+    let command = arguments.command.unwrap_or(Command::List);
+    if !matches!(command, Command::Doctor)
+        && let Err(error) = &configuration
+    {
+        return Err(Failure::Usage(error.to_string()));
+    }
+    match command {
         Command::List => list::run(&mut output),
         Command::Info { device } => info::run(&device, &mut output),
-        Command::Doctor => doctor::run(&mut output),
+        Command::Doctor => doctor::run(&configuration, &mut output),
         Command::Test(test) => test::run(&test, &output),
         Command::Bench(bench) => bench::run(&bench, &mut output),
         #[cfg(feature = "files")]
@@ -114,13 +121,33 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Makes the backends in files known.
+/// Loads the configuration file, if there is one, and makes the backends in files known. What is wrong with
+/// the file is the inner error, which the doctor shows.
+fn configure(arguments: &Arguments) -> Result<Result<ConfigReport, device_config::Error>, Failure> {
+    let mut config = Config::new();
+    if let Some(file) = &arguments.config {
+        config = config.file(file);
+    }
+    #[cfg(feature = "files")]
+    {
+        let Some(plugins) = plugins(arguments)? else { return Ok(config.load()) };
+        let report = config.plugins(plugins.clone()).load();
+        if report.is_err() {
+            plugins.install().map_err(|error| Failure::Usage(error.to_string()))?;
+        }
+        Ok(report)
+    }
+    #[cfg(not(feature = "files"))]
+    Ok(config.load())
+}
+
+/// The folders of the variable and of the arguments, if there are any.
 #[cfg(feature = "files")]
-fn install(arguments: &Arguments) -> Result<(), Failure> {
+fn plugins(arguments: &Arguments) -> Result<Option<device_plugin::Plugins>, Failure> {
     let by_variable = std::env::var_os(arguments::PLUGINS).is_some();
     if arguments.plugins.is_empty() && !by_variable {
         // Else each report would say that no folder was searched.
-        return Ok(());
+        return Ok(None);
     }
     let mut plugins = device_plugin::Plugins::new();
     if by_variable {
@@ -131,11 +158,5 @@ fn install(arguments: &Arguments) -> Result<(), Failure> {
             .map_err(|error| Failure::Usage(format!("--plugins {}: {error}", folder.display())))?;
         plugins = plugins.folder(folder);
     }
-    plugins.install().map_err(|error| Failure::Usage(error.to_string()))?;
-    Ok(())
-}
-
-#[cfg(not(feature = "files"))]
-fn install(_: &Arguments) -> Result<(), Failure> {
-    Ok(())
+    Ok(Some(plugins))
 }

@@ -133,6 +133,65 @@ fn the_doctor_finds_a_default_selection_that_is_wrong() {
     assert!(printed.contains("\n  DEVICE_DEFAULT=cpu,auto\n"), "{printed}");
 }
 
+/// A folder with a configuration file, and its path.
+fn configuration(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("any.toml");
+    fs::write(&file, text).unwrap();
+    (folder, file.to_str().expect("it is UTF-8").to_owned())
+}
+
+#[test]
+fn a_configuration_file_holds_below_the_variables_and_the_doctor_shows_its_lines() {
+    let (_folder, file) = configuration(
+        "default = 'openreg:2'\n[device.backends]\ndisable = ['cpu']\noptions.openreg.devices = 3\n",
+    );
+    for (by_argument, other) in [(true, "/nonexistent/other.toml"), (false, &*file)] {
+        let run = |arguments: &[&str]| {
+            let config = ["--config", &*file];
+            let mut command = command(&[arguments, if by_argument { &config } else { &[] }].concat());
+            text(&command.env("DEVICE_CONFIG", other).output().unwrap().stdout)
+        };
+        assert!(run(&["info", "auto"]).starts_with("device                  openreg:2\n"));
+        let printed = run(&["doctor"]);
+        let lines = format!(
+            "\nConfiguration\n  configuration of {file}\n    line 1: default = \"openreg:2\"\n    line 3: \
+             device.backends.disable = [\"cpu\"]; not in force: DEVICE_BACKEND_DISABLE=cuda,opencl,wgpu\n    line 4: \
+             device.backends.options.openreg.devices = \"3\"\n\nWhat `auto` means\n  openreg:2\n"
+        );
+        assert!(printed.contains(&lines), "{printed}");
+        let json: Value = serde_json::from_str(&run(&["doctor", "--json"])).unwrap();
+        assert_eq!(json["configuration"]["file"], *file);
+        assert_eq!(json["configuration"]["values"][1]["effect"]["kind"], "replaced");
+        let set_by = format!("\"set_by\":\"{file}:4\"");
+        assert!(json["groups"].to_string().contains(&set_by), "{json:#}");
+    }
+    let printed = printed(&["doctor"]);
+    assert!(printed.contains("\n  no configuration file\n    DEVICE_CONFIG is not set\n"), "{printed}");
+}
+
+#[test]
+fn a_wrong_configuration_file_ends_each_command_and_is_a_problem_for_the_doctor() {
+    let (_folder, file) = configuration("[device.backends]\ndisabel = []\n");
+    let message = format!(
+        "{file}:2:1: unknown key `disabel` of the group `device.backends`; did you mean `disable`?; the keys are"
+    );
+    expect_refusal(&["--config", &file], 2, &message);
+    expect_refusal(&["--config", "/nonexistent/a.toml"], 2, "`/nonexistent/a.toml` cannot be read: ");
+    let output = run(&["doctor", "--config", &file]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("\n  the file is wrong: see the problems\n"), "{printed}");
+    assert!(printed.contains(&format!("\nProblems\n  * {message}")), "{printed}");
+}
+
+#[test]
+fn the_processes_of_the_suite_read_the_configuration_file_too() {
+    let (_folder, file) = configuration("[device.backends]\noptions.openreg.devices = 3\n");
+    let one = printed(&["--config", &file, "test", "openreg:2", "--", "memory::round_trip"]);
+    assert!(one.contains("1 passed; 0 failed"), "{one}");
+}
+
 #[test]
 fn the_suite_runs_on_one_device_and_a_filter_chooses_checks() {
     let one = printed(&["test", "openreg:1", "--", "memory::round_trip"]);

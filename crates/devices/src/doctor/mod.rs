@@ -6,6 +6,7 @@ mod pci;
 use std::path::Path;
 use std::process::ExitCode;
 
+use device_config::ConfigReport;
 use device_registry::registry::{Report, State, groups};
 use device_registry::{DeviceList, backends, default_selection, device_list};
 use serde::Serialize;
@@ -23,6 +24,8 @@ struct Diagnosis<'a> {
     version: &'static str,
     system: String,
     variables: Vec<(String, String)>,
+    /// The file and its values, or null if it is wrong, which is a problem.
+    configuration: Option<&'a ConfigReport>,
     default_selection: Option<String>,
     hardware: &'a [Card],
     problems: &'a [String],
@@ -32,13 +35,17 @@ struct Diagnosis<'a> {
     groups: &'a [Report],
 }
 
-pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
+pub(crate) fn run(
+    configuration: &Result<ConfigReport, device_config::Error>,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let list = device_list();
     let mut cards = pci::cards(Path::new(PCI));
     for card in &mut cards {
         card.find_backends(&list);
     }
     let mut problems = Vec::new();
+    problems.extend(configuration.as_ref().err().map(ToString::to_string));
     let default = default_selection();
     problems.extend(default.as_ref().err().map(ToString::to_string));
     for backend in list.backends() {
@@ -59,6 +66,7 @@ pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
         version: env!("CARGO_PKG_VERSION"),
         system: environment::system(),
         variables: environment::variables(),
+        configuration: configuration.as_ref().ok(),
         default_selection: default.ok().flatten().map(|selection| selection.to_string()),
         hardware: &cards,
         problems: &problems,
@@ -83,10 +91,15 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
     for (name, value) in &diagnosis.variables {
         output.line(format_args!("  {name}={value}"))?;
     }
+    output.heading("Configuration")?;
+    match diagnosis.configuration {
+        Some(report) => output.line(format_args!("  {}", report.to_string().replace('\n', "\n  ")))?,
+        None => output.line("  the file is wrong: see the problems")?,
+    }
     output.heading("What `auto` means")?;
     match &diagnosis.default_selection {
         Some(selection) => output.line(format_args!("  {selection}"))?,
-        None => output.line("  nothing: DEVICE_DEFAULT is not set")?,
+        None => output.line("  nothing: neither DEVICE_DEFAULT nor a configuration file says it")?,
     }
     output.heading("Backends and devices")?;
     output.line(format_args!("  {}", diagnosis.devices.to_string().replace('\n', "\n  ")))?;
