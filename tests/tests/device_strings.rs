@@ -115,7 +115,14 @@ fn an_unknown_name_lists_what_is_linked() {
     let error = device("vulkan:1").unwrap_err();
     assert!(matches!(error, DeviceError::UnknownBackend(_)));
     let error = error.to_string();
-    for part in ["vulkan", "cpu", "built in", "openreg", "device-openreg", "so `device-vulkan` in this program's Cargo.toml"] {
+    for part in [
+        "vulkan",
+        "cpu",
+        "built in",
+        "openreg",
+        "device-openreg",
+        "so `device-vulkan` in this program's Cargo.toml",
+    ] {
         assert!(error.contains(part), "{part} in {error}");
     }
 }

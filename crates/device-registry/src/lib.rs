@@ -116,8 +116,8 @@ pub use crate::stream::Stream;
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{
-        ConfigureError, Defaults, DefaultsError, Entry, EntryName, EntryPoint, Group, Groups, Installed, LoadError, OptionError,
-        OptionOrigin, OptionSpec, OptionValue, Options, Panicked, RegisterError, Report, Row, State,
-        Switches, UnknownName, UnknownOption, groups, isolate,
+        ConfigureError, Defaults, DefaultsError, Entry, EntryName, EntryPoint, Group, Groups, Installed,
+        LoadError, OptionError, OptionOrigin, OptionSpec, OptionValue, Options, Panicked, RegisterError,
+        Report, Row, State, Switches, UnknownName, UnknownOption, groups, isolate,
     };
 }
