@@ -73,7 +73,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("openreg:2147483648", "at most 65535"),
     ("openreg:18446744073709551616", "at most 65535"),
     ("auto", "the variable DEVICE_DEFAULT, which is not set"),
-    ("auto:0", "are reserved"),
+    ("auto:0", "`auto` is the default selection, and has no index, kind or order"),
     ("openreg:gpu", "and `gpu` is a kind of device, which a list has, and not one device"),
     ("default", "are reserved"),
     ("all", "are reserved"),

@@ -99,7 +99,7 @@ entry_points::group! {
     /// `DEVICE_FILE_GROUPS` switch its entries on and off. Manifests for a group that is off are skipped.
     pub fn file_groups() -> Group<dyn FileGroup> {
         entry_points::Group::new("device.file_groups")
-            .noun("group of files")
+            .noun("file group")
             .switches("DEVICE_FILE_GROUPS")
             .autoload_line("device_registry::autoload!();")
     }

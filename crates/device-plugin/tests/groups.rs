@@ -46,7 +46,7 @@ fn manifests_of_a_group_that_does_not_load_are_shown_with_the_cause() {
         let causes = if name == "lacking" { " (caused by: namely this)" } else { "" };
         let cause = format!("{cause}; DEVICE_FILE_GROUPS_DISABLE=tests_{name} turns it off{causes}");
         assert!(skipped.what().ends_with(&format!("{name}.plugin.json")), "{report}");
-        let begin = format!("its group does not load: group of files `tests_{name}` ");
+        let begin = format!("its group does not load: file group `tests_{name}` ");
         assert!(skipped.reason().starts_with(&begin), "{report}");
         assert!(skipped.reason().ends_with(&cause), "{report}");
         // It is in the report of the backends too, which support tools print.

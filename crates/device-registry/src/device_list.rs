@@ -162,6 +162,18 @@ struct Opened {
     memory: Result<MemoryInfo, DeviceError>,
 }
 
+impl Device {
+    /// What a [list of all devices](device_list) has on this one. Loads its backend alone, and opens nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the backend does not load, or does not have the device.
+    pub fn listed(self) -> Result<ListedDevice, DeviceError> {
+        probe::check_exists(self)?;
+        Ok(ListedDevice::of(self.resolve()))
+    }
+}
+
 impl ListedDevice {
     fn of(device: Device) -> Self {
         // The presence first: a backend that looks for a device finds out more about it.

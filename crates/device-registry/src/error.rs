@@ -162,11 +162,11 @@ pub enum DeviceError {
     NoneAvailable(Arc<NoneAvailable>),
     /// No device matches an item of a [list](crate::Selection), such as `opencl:gpu`.
     NoMatch(Arc<NoMatch>),
-    /// A part of a [list](crate::Selection) excludes the device.
+    /// A part of a [list](crate::Selection) excludes a device or a backend.
     #[non_exhaustive]
     Excluded {
-        /// The device.
-        device: Device,
+        /// The device, or the name of the backend.
+        what: Arc<str>,
         /// The part: `!wgpu`.
         exclusion: Arc<str>,
     },
@@ -340,8 +340,8 @@ impl fmt::Display for DeviceError {
             Self::Host(error) => write!(f, "on the host: {error}"),
             Self::NoneAvailable(none) => none.fmt(f),
             Self::NoMatch(none) => none.fmt(f),
-            Self::Excluded { device, exclusion } => {
-                write!(f, "`{device}` is excluded by `{}`", shown(exclusion))
+            Self::Excluded { what, exclusion } => {
+                write!(f, "`{}` is excluded by `{}`", shown(what), shown(exclusion))
             }
             Self::NoDefaultSelection => write!(
                 f,

@@ -28,7 +28,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 33] = [
+static OTHERS: [BackendDescriptor; 34] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -56,6 +56,7 @@ static OTHERS: [BackendDescriptor; 33] = [
     BackendDescriptor::new("declares_huge_alignment", || backend("declares_huge_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
     BackendDescriptor::new("has_kinds", || backend("has_kinds")),
+    BackendDescriptor::new("excluded_only", || backend("excluded_only")),
     BackendDescriptor::new("selected_only", || backend("selected_only")),
     BackendDescriptor::new("first_has_no_properties", || backend("first_has_no_properties")),
     BackendDescriptor::new("second_is_absent", || backend("second_is_absent")),

@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
 
 const EXIT_CODES: &str = "\
 A list of devices is in the order of preference, such as `cuda,opencl:gpu,cpu` or `*:gpu(free)`.
-The exit code is 0 if all is well, 1 if a device cannot be used or a check fails, and 2 if the
-arguments are wrong.";
+The exit code is 0 if all is well, 1 if the device that the arguments name cannot be used, a check
+fails or `doctor` finds a problem, and 2 if the arguments are wrong.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -86,7 +86,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
     /// Measures nothing, and compares two files that `--json` has written
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart"])]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest"])]
     pub(crate) compare: Vec<PathBuf>,
 }
 

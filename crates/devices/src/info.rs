@@ -2,23 +2,20 @@
 
 use std::process::ExitCode;
 
-use device_registry::{Device, DeviceError, ListedDevice, device, device_list, first_available};
+use device_registry::{Device, DeviceError, ListedDevice, device, first_available};
 
 use crate::Failure;
-use crate::output::{BOLD, Output, bytes, styled};
+use crate::output::{BOLD, Output, bytes, outside, styled};
 
 pub(crate) fn run(text: &str, output: &mut Output) -> Result<ExitCode, Failure> {
     let device = chosen(text)?.resolve();
     device.open()?;
-    let list = device_list();
-    let Some(listed) = list.devices().find(|listed| listed.device() == device) else {
-        return Err(Failure::Other(format!("`{device}` is gone")));
-    };
+    let listed = device.listed()?;
     if output.is_json() {
-        output.document(listed)?;
+        output.document(&listed)?;
     } else {
-        for (name, value) in facts(listed)? {
-            output.line(format_args!("{}  {value}", styled(BOLD, &format!("{name:<22}"))))?;
+        for (name, value) in facts(&listed)? {
+            output.line(format_args!("{}  {}", styled(BOLD, &format!("{name:<22}")), outside(value)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -62,7 +59,6 @@ fn facts(listed: &ListedDevice) -> Result<Vec<(String, String)>, Failure> {
     }
     add("largest allocation", properties.largest_allocation.map(bytes));
     add("copy alignment", Some(bytes(properties.copy_alignment as u64)));
-    add("memory reuse", Some(format!("{:?}", properties.memory_reuse)));
     add("concurrent streams", yes_or_no(properties.concurrent_streams));
     add("timed events", yes_or_no(properties.timed_events));
     add("pinned host memory", yes_or_no(properties.pinned_memory));

@@ -26,8 +26,8 @@ use crate::output::Output;
 /// The program's `main` calls it before it prints, starts threads, or uses a device, and returns its result:
 /// `test` starts the program once more, in processes that may crash.
 ///
-/// The exit code is 0 if all is well, 1 if a device cannot be used or a check fails, and 2 if the arguments
-/// are wrong.
+/// The exit code is 0 if all is well, 1 if the device that the arguments name cannot be used, a check fails
+/// or `doctor` finds a problem, and 2 if the arguments or what they lead to are wrong.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     #[cfg(feature = "files")]
@@ -49,7 +49,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         // A closed pipe is the reader's way to end the command.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            anstream::eprintln!("{}error:{} {failure}", output::RED.render(), output::RED.render_reset());
+            let message = output::outside(&failure);
+            anstream::eprintln!("{}error:{} {message}", output::RED.render(), output::RED.render_reset());
             ExitCode::from(failure.code())
         }
     }
@@ -71,7 +72,9 @@ enum Failure {
 impl Failure {
     fn code(&self) -> u8 {
         match self {
-            Self::Usage(_) | Self::Device(DeviceError::Syntax(_)) => USAGE,
+            Self::Usage(_) | Self::Device(DeviceError::Syntax(_) | DeviceError::DefaultSelection { .. }) => {
+                USAGE
+            }
             _ => 1,
         }
     }
@@ -114,6 +117,10 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor => doctor::run(&configuration, &mut output),
         Command::Test(test) => test::run(&test, &output),
         Command::Bench(bench) => bench::run(&bench, &mut output),
+        #[cfg(feature = "files")]
+        Command::Plugin { .. } if output.is_json() => {
+            Err(Failure::Usage("`devices plugin` prints no JSON".to_owned()))
+        }
         #[cfg(feature = "files")]
         Command::Plugin { arguments } => {
             Ok(device_plugin::tool::run(arguments, &mut io::stdout(), &mut io::stderr()))

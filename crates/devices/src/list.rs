@@ -6,7 +6,7 @@ use device_registry::registry::State;
 use device_registry::{DeviceKind, ListedBackend, ListedDevice, Presence, backends, device_list};
 
 use crate::Failure;
-use crate::output::{Cell, GREEN, Output, RED, Table, YELLOW, bytes, styled};
+use crate::output::{Cell, GREEN, Output, RED, Table, YELLOW, bytes, outside, styled};
 
 pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
     let list = device_list();
@@ -26,7 +26,7 @@ pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
     if !unusable.is_empty() {
         output.heading("Not available")?;
         for (backend, style, reason) in unusable {
-            let reason = reason.replace('\n', "\n    ");
+            let reason = outside(reason).replace('\n', "\n    ");
             output.line(format_args!("  {}: {reason}", styled(style, backend.name())))?;
         }
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
     if !notes.is_empty() {
         output.heading("Notes")?;
         for note in notes {
-            output.line(format_args!("  {note}"))?;
+            output.line(format_args!("  {}", outside(note)))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -63,6 +63,20 @@ pub(crate) fn styled(style: Style, text: &str) -> impl Display {
     format!("{}{text}{}", style.render(), style.render_reset())
 }
 
+/// Text from outside of this program, such as a driver's: it cannot write to the terminal by itself, nor turn
+/// the direction of what follows. Lines stay.
+pub(crate) fn outside(text: impl Display) -> String {
+    let is_hostile = |c: char| {
+        (c.is_control() && c != '\n')
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::new();
+    for c in text.to_string().chars() {
+        if is_hostile(c) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+    }
+    shown
+}
+
 /// A cell of a table.
 pub(crate) struct Cell {
     text: String,
@@ -71,13 +85,7 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn styled(style: Style, text: impl Display) -> Self {
-        // A driver's text must not write to the terminal by itself.
-        let text = text
-            .to_string()
-            .chars()
-            .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
-            .collect();
-        Self { text, style }
+        Self { text: outside(text).replace('\n', "\\n"), style }
     }
 }
 
@@ -141,6 +149,7 @@ mod tests {
 
     #[test]
     fn a_cell_cannot_write_to_the_terminal() {
-        assert_eq!(Cell::from("a\x1b[2J\nb").text, "a\\u{1b}[2J\\nb");
+        assert_eq!(Cell::from("a\x1b[2J\nb\u{202e}").text, "a\\u{1b}[2J\\nb\\u{202e}");
+        assert_eq!(outside("a\nb\x07"), "a\nb\\u{7}");
     }
 }

@@ -15,11 +15,12 @@ pub(crate) fn run(test: &Test, output: &Output) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage("`devices test` prints no JSON; `-- --list` lists the checks".to_owned()));
     }
     let tested = device(&test.device)?;
-    // A name alone is every device of the backend.
+    // A name alone is every device of the backend. What the user names has to be there.
     let suite = match tested.index() {
         None => Suite::new().backend(tested.name()),
         Some(_) => Suite::new().device(&tested.to_string()),
     };
+    let suite = suite.require(tested.name());
     let code = suite.run_with(std::iter::once("devices").chain(test.harness.iter().map(String::as_str)));
     // The harness has 101 for a check that fails.
     Ok(if code == ExitCode::SUCCESS { code } else { ExitCode::FAILURE })

@@ -117,6 +117,7 @@ fn a_device_that_cannot_be_used_is_the_registrys_own_error_and_exits_with_1() {
         (&["info", "auto"], "the variable DEVICE_DEFAULT, which is not set"),
         (&["test", "nosuch"], "no backend called `nosuch` is linked"),
         (&["test", "openreg:9"], "`openreg:9` is not a device here: there are openreg:0, openreg:1"),
+        (&["test", "cuda"], "is disabled by DEVICE_BACKEND_DISABLE"),
         (&["bench", "openrag"], "did you mean `openreg`?"),
     ] {
         expect_refusal(arguments, 1, part);
@@ -244,6 +245,46 @@ fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
         2,
         "format 2 is of another version of this command",
     );
+}
+
+#[test]
+fn a_device_that_fails_keeps_what_was_measured_and_the_others() {
+    let arguments = ["bench", "openreg:0", "cpu", "--largest", "64K", "--json"];
+    let output = command(&arguments).env("OPENREG_FAIL_COPY", "3").output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["errors"][0]["device"], "openreg:0", "{document:#}");
+    let of = |device: &str| {
+        document["measurements"].as_array().unwrap().iter().filter(|row| row["device"] == device).count()
+    };
+    assert!(of("openreg:0") > 0 && of("cpu") > of("openreg:0"), "{document:#}");
+}
+
+#[test]
+fn a_small_device_is_measured_up_to_what_it_holds() {
+    let arguments = ["bench", "openreg:0", "--json"];
+    let output = command(&arguments).env("DEVICE_BACKEND_OPTIONS", "openreg.memory=1MiB").output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let sizes = document["measurements"].as_array().unwrap().iter().filter_map(|row| row["bytes"].as_u64());
+    assert_eq!(sizes.max(), Some(64 << 10));
+}
+
+#[test]
+fn the_doctor_counts_what_has_no_effect_and_what_was_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.plugin.json"), "{bad").unwrap();
+    let folder = folder.path().to_str().unwrap();
+    for (arguments, variable, part) in [
+        (&["doctor"][..], Some(("DEVICE_BACKEND_SELECTT", "x")), "DEVICE_BACKEND_SELECTT has no effect"),
+        (&["doctor", "--plugins", folder], None, "x.plugin.json is skipped: it is not JSON"),
+    ] {
+        let output = command(arguments).envs(variable).output().unwrap();
+        let printed = text(&output.stdout);
+        let (_, problems) = printed.split_once("\nProblems\n").expect("there are some");
+        assert!(problems.contains(part), "{problems}");
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ struct State {
 
 impl Here {
     pub(super) fn new(suite: &Arc<Suite>) -> Self {
-        Self { suite: Arc::clone(suite), required: environment::required(), state: Mutex::default() }
+        Self { suite: Arc::clone(suite), required: suite.required(), state: Mutex::default() }
     }
 
     pub(super) fn load(&self, backend: &str) -> Availability<String> {

@@ -9,6 +9,7 @@ mod wire;
 mod worker;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
@@ -64,6 +65,8 @@ pub struct Suite {
     backends: Vec<String>,
     /// If empty, every device of the backends.
     devices: Vec<String>,
+    /// Beside those of the variable.
+    required: Vec<String>,
     unsupported: Vec<Expectation>,
     expected_failures: Vec<Expectation>,
     time_limit: Duration,
@@ -84,6 +87,7 @@ impl Suite {
         Self {
             backends: Vec::new(),
             devices: Vec::new(),
+            required: Vec::new(),
             unsupported: Vec::new(),
             expected_failures: Vec::new(),
             time_limit: DEFAULT_TIME_LIMIT,
@@ -106,6 +110,18 @@ impl Suite {
         }
         self.devices.push(device.to_owned());
         self
+    }
+
+    /// Fails if this backend cannot be tested, as one that `DEVICE_CONFORMANCE_REQUIRE` lists.
+    pub fn require(mut self, backend: &str) -> Self {
+        self.required.push(backend.to_owned());
+        self
+    }
+
+    fn required(&self) -> BTreeSet<String> {
+        let mut required = environment::required();
+        required.extend(self.required.iter().cloned());
+        required
     }
 
     /// Does not run the checks that the pattern matches: they make no sense on the device, permanently. The
@@ -187,7 +203,7 @@ impl Suite {
             Processes::Own => Host::Workers(Workers::new(&suite, true)),
         });
         let summary = Arc::new(Mutex::new(Summary::default()));
-        let Plan { trials, mut problems } = Plan::new(&suite, &host, &environment::required(), &summary);
+        let Plan { trials, mut problems } = Plan::new(&suite, &host, &suite.required(), &summary);
         let conclusion = libtest_mimic::run(&arguments, trials);
         problems.extend(host.end());
         let summary = summary.lock();
@@ -223,6 +239,7 @@ impl fmt::Debug for Suite {
         f.debug_struct("Suite")
             .field("backends", &self.backends)
             .field("devices", &self.devices)
+            .field("required", &self.required)
             .field("unsupported", &self.unsupported)
             .field("expected_failures", &self.expected_failures)
             .field("time_limit", &self.time_limit)

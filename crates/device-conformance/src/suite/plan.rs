@@ -60,7 +60,11 @@ impl Plan {
                 Availability::Unavailable(reason) => {
                     plan.fail_backend(
                         &name,
-                        format!("{REQUIRE} lists it, and {reason}"),
+                        if suite.required.contains(&name) {
+                            format!("it has to be tested, and {reason}")
+                        } else {
+                            format!("{REQUIRE} lists it, and {reason}")
+                        },
                         is_required,
                         summary,
                     );
@@ -75,7 +79,9 @@ impl Plan {
                 .push("no backend is linked into this program, so there is nothing to test".to_owned());
         }
         for device in suite.devices.iter().filter(|device| !devices.contains(device)) {
-            if !unavailable.iter().any(|backend| device.split(':').next() == Some(backend)) {
+            let of_backend = |other: &String| other.split(':').next() == device.split(':').next();
+            // Else what is wrong with the backend is reported.
+            if devices.iter().any(of_backend) {
                 plan.problems
                     .push(format!("`{device}` is not a device here: there are {}", devices.join(", ")));
             }
@@ -120,7 +126,9 @@ impl Suite {
     }
 
     fn tests(&self, device: &str) -> bool {
-        self.devices.is_empty() || self.devices.iter().any(|selected| selected == device)
+        let of_backend = |selected: &&String| selected.split(':').next() == device.split(':').next();
+        let mut selected = self.devices.iter().filter(of_backend).peekable();
+        selected.peek().is_none() || selected.any(|selected| selected == device)
     }
 
     /// The backends to test: the selected ones, or else every linked and every required one.

@@ -214,8 +214,11 @@ impl fmt::Display for SyntaxError {
                     return write!(f, "{}", did_you_mean(Some(lower_case)));
                 }
             }
+            Reserved if self.text.starts_with(list::AUTO) => {
+                return f.write_str("`auto` is the default selection, and has no index, kind or order");
+            }
             Reserved => {
-                return write!(f, "the words {} are reserved and name no device", RESERVED.join(", "));
+                return write!(f, "the words {} are reserved and name no device", RESERVED[1..].join(", "));
             }
             InvalidIndex if self.text.find(':') == Some(self.text.len() - 1) => {
                 f.write_str("there is no index after the colon")?;
@@ -241,7 +244,9 @@ impl fmt::Display for SyntaxError {
             UnknownKind => return list::fmt_unknown_kind(&self.text, f),
             Order => return f.write_str(list::ORDER_FORM),
             OnlyExclusions => {
-                return f.write_str("it only excludes devices; `*` at the start names all others");
+                return f.write_str(
+                    "it only excludes devices, and names none to choose from, as `*:gpu` and `cpu` do",
+                );
             }
             Recursive => return f.write_str("`auto` stands for this list, and cannot be in it"),
         }

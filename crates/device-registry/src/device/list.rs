@@ -76,7 +76,10 @@ pub(crate) enum Order {
 /// An item that begins with `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exclusion {
+    /// What stands behind it.
     pub(crate) text: String,
+    /// `None` for a device string.
+    pattern: Option<Pattern>,
 }
 
 impl List {
@@ -88,8 +91,7 @@ impl List {
             let fail = |kind| SyntaxError { text: shown(item), kind, place: place(at) };
             match item.strip_prefix('!') {
                 Some(excluded) => {
-                    check_exclusion(excluded).map_err(fail)?;
-                    list.exclusions.push(Exclusion { text: excluded.to_owned() });
+                    list.exclusions.push(Exclusion::parse(excluded).map_err(fail)?);
                 }
                 None => {
                     let form = Form::parse(item).map_err(fail)?;
@@ -136,22 +138,13 @@ impl Form {
     }
 }
 
-fn check_exclusion(text: &str) -> Result<(), SyntaxErrorKind> {
-    match Pattern::parse(text)? {
-        Some(_) => Ok(()),
-        None => DeviceString::parse(text).map(drop).map_err(|error| error.kind()),
-    }
-}
-
 impl Pattern {
     /// A pattern without an order; `None` if the text has the form of a device string.
     fn parse(text: &str) -> Result<Option<Self>, SyntaxErrorKind> {
-        let (name, kind) = match text.split_once(':') {
+        let (name, word) = match text.split_once(':') {
             // An address or an index begins with a digit, or is none.
-            Some((name, word)) if name == "*" || (!name.contains('@') && is_word(word)) => {
-                (name, Some(Kind::parse(word)?))
-            }
-            None if text == "*" => (text, None),
+            Some((name, word)) if name == "*" || (!name.contains('@') && is_word(word)) => (name, word),
+            None if text == "*" => (text, "*"),
             _ => return Ok(None),
         };
         let backend = match name {
@@ -161,7 +154,7 @@ impl Pattern {
                 Some(name.to_owned())
             }
         };
-        Ok(Some(Self { backend, kind: kind.flatten(), order: None }))
+        Ok(Some(Self { backend, kind: Kind::parse(word)?, order: None }))
     }
 
     fn matches_kind(&self, kind: DeviceKind) -> bool {
@@ -217,6 +210,24 @@ pub(crate) const ORDER_FORM: &str = "an order stands in parentheses after a patt
                                      or `(memory)` for the most memory";
 
 impl Exclusion {
+    fn parse(text: &str) -> Result<Self, SyntaxErrorKind> {
+        let pattern = Pattern::parse(text)?;
+        if pattern.is_none() {
+            DeviceString::parse(text).map_err(|error| error.kind())?;
+        }
+        Ok(Self { text: text.to_owned(), pattern })
+    }
+
+    /// Whether it excludes every device of a backend, so that the backend need not be loaded.
+    pub(crate) fn excludes_backend(&self, name: &str) -> bool {
+        match &self.pattern {
+            Some(pattern) => {
+                pattern.kind.is_none() && pattern.backend.as_deref().is_none_or(|backend| backend == name)
+            }
+            None => self.text == name,
+        }
+    }
+
     /// Whether it excludes the device. `properties` are asked for only where they decide.
     ///
     /// # Errors
@@ -227,7 +238,7 @@ impl Exclusion {
         device: Device,
         properties: impl FnOnce() -> Result<DeviceProperties, E>,
     ) -> Result<bool, E> {
-        if let Ok(Some(pattern)) = Pattern::parse(&self.text) {
+        if let Some(pattern) = &self.pattern {
             return match (&pattern.backend, pattern.kind) {
                 (Some(name), _) if name != device.name() => Ok(false),
                 (_, None) => Ok(true),
@@ -342,7 +353,7 @@ mod tests {
             ),
             (
                 "!wgpu",
-                "invalid device string `!wgpu`: it only excludes devices; `*` at the start names all others",
+                "invalid device string `!wgpu`: it only excludes devices, and names none to choose from",
             ),
         ] {
             assert!(message(text).starts_with(start), "{}", message(text));

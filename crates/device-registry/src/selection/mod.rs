@@ -39,10 +39,10 @@ use crate::runtime::{listing, probe};
 /// | `cuda:*` | each device of the backend, in its order |
 /// | `opencl:gpu` | each one that is a graphics processor; its [kind](crate::DeviceKind) is `Gpu` or `IntegratedGpu` |
 /// | `*:discrete_gpu` | the same of all backends, in the order of their names; here those with memory of their own |
-/// | `*` | every device of every backend, cpu too |
-/// | `*:gpu(free)` | those with the most [free memory](Device::memory_info) first; a device that does not know it comes last. **It opens each of them.** |
+/// | `*` | every device of every backend, `cpu` too |
+/// | `*:gpu(free)` | those with the most [free memory](Device::memory_info) first; a device that does not know it comes last. **It opens each of them**, and they stay open. |
 /// | `*:gpu(memory)` | those with the most memory first, by their properties |
-/// | `!wgpu`, `!*:cpu`, `!cuda:0` | excluded, wherever the part stands in the list: a device of the backend, of the kind, this device |
+/// | `!wgpu`, `!*:cpu`, `!cuda:0` | excluded, wherever the part stands in the list: the backend, which is not loaded; devices of the kind; this device |
 /// | `auto` | the devices of the [default selection](crate::default_selection) |
 ///
 /// A list is the only thing that lets the registry take one device or another, and it takes none that the
@@ -143,6 +143,7 @@ pub fn choose(
     let mut search = Search::default();
     let mut candidates: Vec<Candidate> = Vec::new();
     let _: ControlFlow<()> = search.walk(&Selection::parse(list)?, &[], &mut |search, device| {
+        let device = device.resolve();
         if candidates.iter().all(|candidate| candidate.device != device) {
             match listing::properties_of_counted(device) {
                 Ok(properties) => candidates.push(Candidate { device, properties }),
@@ -266,7 +267,9 @@ impl Search {
         exclusions: &[&Exclusion],
         visit: &mut Visit<'_, B>,
     ) -> ControlFlow<B> {
-        let found = Device::parse(&item.text).and_then(|device| {
+        let name = item.text.split([':', '@']).next().unwrap_or_default();
+        let found = check_backend_included(name, exclusions).and_then(|()| {
+            let device = Device::parse(&item.text)?;
             listing::check_present(device)?;
             check_included(device, exclusions)?;
             Ok(device)
@@ -294,8 +297,9 @@ impl Search {
         let (before, mut others, mut ordered) = (self.passed_over.len(), Vec::new(), Vec::new());
         let mut matches = false;
         for name in names {
-            let devices = match backends().usable(name).map_err(DeviceError::from).and_then(probe::devices_of)
-            {
+            let devices = check_backend_included(name, exclusions)
+                .and_then(|()| probe::devices_of(backends().usable(name)?));
+            let devices = match devices {
                 Ok(devices) => devices,
                 Err(cause) => {
                     self.pass_over(if pattern.backend.is_some() { &item.text } else { name }, cause);
@@ -313,7 +317,10 @@ impl Search {
                         }
                     }
                     Ok(Err(kind)) => others.push((device, kind)),
-                    Err(cause) => self.pass_over(device, cause),
+                    Err((is_match, cause)) => {
+                        matches |= is_match;
+                        self.pass_over(device, cause);
+                    }
                 }
             }
         }
@@ -330,24 +337,25 @@ impl Search {
         ControlFlow::Continue(())
     }
 
-    /// The properties of a device that matches the pattern and is there, or else its kind.
+    /// The properties of a device that matches the pattern and is there, or else its kind. An error comes
+    /// with whether the device matches the pattern.
     fn matching(
         &mut self,
         device: Device,
         pattern: &Pattern,
         exclusions: &[&Exclusion],
-    ) -> Result<Result<DeviceProperties, DeviceKind>, DeviceError> {
+    ) -> Result<Result<DeviceProperties, DeviceKind>, (bool, DeviceError)> {
         // An absent device may have no properties, and its presence has the better reason.
         let presence = listing::check_present_of_counted(device);
         let properties = match listing::properties_of_counted(device) {
             Ok(properties) => properties,
-            Err(error) => return Err(presence.err().unwrap_or(error)),
+            Err(error) => return Err((false, presence.err().unwrap_or(error))),
         };
         if !pattern.matches(&properties) {
             return Ok(Err(properties.kind));
         }
-        check_included(device, exclusions)?;
-        presence.map(|()| Ok(properties))
+        let usable = check_included(device, exclusions).and(presence);
+        usable.map(|()| Ok(properties)).map_err(|cause| (true, cause))
     }
 
     fn sorted(&mut self, order: Order, devices: Vec<(Device, DeviceProperties)>) -> Vec<Device> {
@@ -376,14 +384,25 @@ impl Search {
     }
 }
 
+/// Checks that no part excludes all of a backend, which is then not loaded.
+fn check_backend_included(name: &str, exclusions: &[&Exclusion]) -> Result<(), DeviceError> {
+    match exclusions.iter().find(|exclusion| exclusion.excludes_backend(name)) {
+        Some(exclusion) => Err(excluded(name, exclusion)),
+        None => Ok(()),
+    }
+}
+
 fn check_included(device: Device, exclusions: &[&Exclusion]) -> Result<(), DeviceError> {
     for exclusion in exclusions {
         if exclusion.excludes(device, || listing::properties_of_counted(device))? {
-            let exclusion = format!("!{}", exclusion.text).into();
-            return Err(DeviceError::Excluded { device, exclusion });
+            return Err(excluded(device, exclusion));
         }
     }
     Ok(())
+}
+
+fn excluded(what: impl fmt::Display, exclusion: &Exclusion) -> DeviceError {
+    DeviceError::Excluded { what: what.to_string().into(), exclusion: format!("!{}", exclusion.text).into() }
 }
 
 #[cfg(test)]
@@ -466,8 +485,40 @@ mod tests {
         }
         let none = refused("has_kinds:1,!has_kinds:gpu");
         assert_eq!(none.causes()[0].1.to_string(), "`has_kinds:1` is excluded by `!has_kinds:gpu`");
-        let none = refused("has_kinds:cpu,!has_kinds");
-        assert_eq!(none.causes()[0].1.to_string(), "`has_kinds:0` is excluded by `!has_kinds`");
+        let none = refused("has_kinds:gpu(free),!has_kinds:*");
+        assert_eq!(
+            none.to_string(),
+            "none of these devices can be used:\n  has_kinds:gpu(free): `has_kinds` is excluded by `!has_kinds:*`"
+        );
+        // What matches and is excluded is no device that does not match.
+        let none = refused("has_kinds:integrated_gpu,!has_kinds:1");
+        assert_eq!(none.causes().len(), 1, "{none}");
+    }
+
+    #[test]
+    fn a_backend_that_is_excluded_is_not_loaded() {
+        let backend = device_of("excluded_only").backend();
+        for list in [
+            "*,!excluded_only",
+            "excluded_only,!excluded_only,cpu",
+            "excluded_only@uuid=0,!excluded_only,cpu",
+        ] {
+            let _ = first_available(list);
+            assert!(matches!(backend.state(), entry_points::State::Linked), "{list}");
+        }
+        assert_eq!(chosen("excluded_only:*").0, "excluded_only:0");
+        assert!(matches!(backend.state(), entry_points::State::Loaded { .. }));
+    }
+
+    #[test]
+    fn a_candidate_has_its_index_and_is_there_once() {
+        let mut seen = Vec::new();
+        device_of("has_kinds");
+        let _ = choose("has_kinds,has_kinds:*", |devices| {
+            seen.extend(devices.iter().map(|candidate| candidate.device.to_string()));
+            None
+        });
+        assert_eq!(seen, ["has_kinds:0", "has_kinds:1", "has_kinds:3"]);
     }
 
     #[test]

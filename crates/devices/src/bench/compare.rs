@@ -23,15 +23,15 @@ pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<Ex
     let (first, second) = (read(before)?, read(after)?);
     let mut compared = Vec::new();
     for measurement in &second.measurements {
-        let is_same = |other: &&Measurement| {
-            (&other.device, &other.operation, &other.to, other.bytes)
-                == (&measurement.device, &measurement.operation, &measurement.to, measurement.bytes)
-        };
-        let other = first.measurements.iter().find(is_same);
+        let other = first.measurements.iter().find(|other| is_same(other, measurement));
         compared
             .extend(other.map(|other| Compared { measurement, ratio: measurement.seconds / other.seconds }));
     }
-    let only = first.measurements.len() + second.measurements.len() - 2 * compared.len();
+    let has = |record: &Record, wanted: &Measurement| {
+        record.measurements.iter().any(|other| is_same(other, wanted))
+    };
+    let only = first.measurements.iter().filter(|one| !has(&second, one)).count()
+        + second.measurements.iter().filter(|one| !has(&first, one)).count();
     if compared.is_empty() {
         return Err(Failure::Usage(format!(
             "{} and {} have no measurement in common: they are of other devices or sizes",
@@ -64,11 +64,20 @@ pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether both are of the same operation, at the same size.
+fn is_same(one: &Measurement, other: &Measurement) -> bool {
+    (&one.device, &one.operation, &one.to, one.bytes)
+        == (&other.device, &other.operation, &other.to, other.bytes)
+}
+
 fn read(file: &Path) -> Result<Record, Failure> {
     let fail = |reason: &dyn std::fmt::Display| Failure::Usage(format!("{}: {reason}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
     let record: Record = serde_json::from_str(&text)
         .map_err(|error| fail(&format_args!("no output of `devices bench --json`: {error}")))?;
+    if record.measurements.iter().any(|measurement| !(measurement.seconds > 0.0)) {
+        return Err(fail(&"a time in it is not above 0"));
+    }
     match record.format {
         FORMAT => Ok(record),
         other => Err(fail(&format_args!(

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use device_registry::{Device, DeviceError};
+use device_registry::{Device, DeviceError, ErrorChain, HostBuffer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::SMALLEST;
-use crate::bench::record::{ALLOCATE, FORMAT, Measured, Measurement, Record};
+use crate::bench::record::{ALLOCATE, FORMAT, Failed, Measured, Measurement, Record};
 
 /// How long one cell of the table is measured. Each is run three times at least.
 const TIME: Duration = Duration::from_millis(150);
@@ -14,13 +14,15 @@ const TIME: Duration = Duration::from_millis(150);
 /// At most so many runs of an operation are kept.
 const RUNS: usize = 2000;
 
-pub(crate) fn all(devices: &[Device], largest: usize) -> Result<Record, DeviceError> {
+/// Measures each device. One that fails keeps what was measured before, and the others are measured too.
+pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
     let mut record = Record {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
         devices: Vec::new(),
         measurements: Vec::new(),
+        errors: Vec::new(),
     };
     let sizes: Vec<usize> = sizes(largest).collect();
     let steps = devices.len() * (3 + sizes.len() * (4 + devices.len()));
@@ -28,20 +30,42 @@ pub(crate) fn all(devices: &[Device], largest: usize) -> Result<Record, DeviceEr
     let bar = ProgressBar::new(steps as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {msg}").expect("the template is sound"));
     for &device in devices {
-        let properties = device.properties()?;
-        record.devices.push(Measured {
-            device: device.to_string(),
-            name: properties.name,
-            driver: properties.driver,
-        });
         bar.set_message(device.to_string());
-        latencies(device, &mut record.measurements, &bar)?;
-        for &len in &sizes {
-            transfers(device, devices, len, &mut record.measurements, &bar)?;
+        if let Err(error) = one(device, devices, &sizes, &mut record, &bar) {
+            record
+                .errors
+                .push(Failed { device: device.to_string(), error: ErrorChain::new(&error).to_string() });
         }
     }
     bar.finish_and_clear();
-    Ok(record)
+    record
+}
+
+fn one(
+    device: Device,
+    devices: &[Device],
+    sizes: &[usize],
+    record: &mut Record,
+    bar: &ProgressBar,
+) -> Result<(), DeviceError> {
+    let properties = device.properties()?;
+    let free = device.memory_info()?.free;
+    record.devices.push(Measured {
+        device: device.to_string(),
+        name: properties.name,
+        driver: properties.driver,
+    });
+    latencies(device, &mut record.measurements, bar)?;
+    let fits = |len: usize| {
+        let len = len as u64;
+        // Two buffers are copied from one to the other.
+        properties.largest_allocation.is_none_or(|largest| len <= largest)
+            && free.is_none_or(|free| len <= free / 2)
+    };
+    for &len in sizes.iter().filter(|len| fits(**len)) {
+        transfers(device, devices, len, &mut record.measurements, bar)?;
+    }
+    Ok(())
 }
 
 /// From 4 KiB on, each sixteen times the one before, and the largest.
@@ -100,7 +124,8 @@ fn transfers(
     bar: &ProgressBar,
 ) -> Result<(), DeviceError> {
     let (source, destination) = (device.allocate(len)?, device.allocate(len)?);
-    let mut host = vec![1; len];
+    // Where the host has no room, that is an error, which `vec!` would not be.
+    let mut host = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
     let mut add = |operation: &str, to: Option<Device>, seconds| {
         bar.inc(1);
         measurements.push(Measurement {

@@ -12,16 +12,20 @@ use device_registry::{Device, devices};
 
 use crate::Failure;
 use crate::arguments::Bench;
-use crate::bench::record::Record;
+use crate::bench::record::{Failed, Record};
 use crate::info::chosen;
-use crate::output::{Cell, Output, Table, bytes};
+use crate::output::{Cell, Output, RED, Table, bytes, outside, styled};
 
 pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failure> {
     if let [before, after] = &bench.compare[..] {
         return compare::run(before, after, output);
     }
     let devices = selected(&bench.devices)?;
-    let record = measure::all(&devices, bench.largest)?;
+    // What is measured for minutes has to have a place.
+    for file in bench.csv.iter().chain(&bench.chart) {
+        fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
+    }
+    let record = measure::all(&devices, bench.largest);
     // The files first: who closes the pipe early has them.
     if let Some(file) = &bench.csv {
         fs::write(file, record.csv()).map_err(|error| cannot_write(file, &error))?;
@@ -35,7 +39,7 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     } else {
         print(&record, output)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if record.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn cannot_write(file: &std::path::Path, error: &std::io::Error) -> Failure {
@@ -70,6 +74,13 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
     }
     output.table(&table)?;
     output.line("\nMedians. Bandwidths count each byte once, in units of 10^9 bytes.")?;
+    for Failed { device, error } in &record.errors {
+        output.line(format_args!(
+            "{} {}",
+            styled(RED, &format!("`{device}` was not measured to the end:")),
+            outside(error)
+        ))?;
+    }
     Ok(())
 }
 

@@ -15,6 +15,15 @@ pub(crate) struct Record {
     pub(crate) system: String,
     pub(crate) devices: Vec<Measured>,
     pub(crate) measurements: Vec<Measurement>,
+    /// Why a device has no more of them.
+    pub(crate) errors: Vec<Failed>,
+}
+
+/// A device that could not be measured to the end.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Failed {
+    pub(crate) device: String,
+    pub(crate) error: String,
 }
 
 /// A device that was measured.

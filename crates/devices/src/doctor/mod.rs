@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::doctor::pci::Card;
-use crate::output::{GREEN, Output, RED, YELLOW, styled};
+use crate::output::{GREEN, Output, RED, YELLOW, outside, styled};
 
 /// Where Linux lists the devices on its PCI buses.
 const PCI: &str = "/sys/bus/pci/devices";
@@ -44,7 +44,9 @@ pub(crate) fn run(
     for card in &mut cards {
         card.find_backends(&list);
     }
-    let mut problems = Vec::new();
+    // The others say where was searched.
+    let is_problem = |note: &&String| !note.starts_with("searched for ") && !note.starts_with("no folder ");
+    let mut problems: Vec<String> = list.report().notes().iter().filter(is_problem).cloned().collect();
     problems.extend(configuration.as_ref().err().map(ToString::to_string));
     let default = default_selection();
     problems.extend(default.as_ref().err().map(ToString::to_string));
@@ -89,7 +91,7 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
         none(output)?;
     }
     for (name, value) in &diagnosis.variables {
-        output.line(format_args!("  {name}={value}"))?;
+        output.line(format_args!("  {name}={}", outside(value)))?;
     }
     output.heading("Configuration")?;
     match diagnosis.configuration {
@@ -102,10 +104,12 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
         None => output.line("  nothing: neither DEVICE_DEFAULT nor a configuration file says it")?,
     }
     output.heading("Backends and devices")?;
-    output.line(format_args!("  {}", diagnosis.devices.to_string().replace('\n', "\n  ")))?;
-    for group in diagnosis.groups.iter().filter(|group| group.group() != backends().name()) {
+    output.line(format_args!("  {}", outside(diagnosis.devices).replace('\n', "\n  ")))?;
+    for group in
+        diagnosis.groups.iter().filter(|group| group.group() != backends().name() && !group.rows().is_empty())
+    {
         output.heading(&format!("Group {}", group.group()))?;
-        output.line(format_args!("  {}", group.to_string().replace('\n', "\n  ")))?;
+        output.line(format_args!("  {}", outside(group).replace('\n', "\n  ")))?;
     }
     output.heading("Hardware on PCI buses")?;
     if diagnosis.hardware.is_empty() {
@@ -121,7 +125,7 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
         none(output)?;
     }
     for problem in diagnosis.problems {
-        let problem = problem.replace('\n', "\n    ");
+        let problem = outside(problem).replace('\n', "\n    ");
         output.line(format_args!("  {} {problem}", styled(RED, "*")))?;
     }
     Ok(())

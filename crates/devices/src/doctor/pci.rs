@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use device_registry::{DeviceKind, DeviceList, DeviceProperties, PciAddress};
+use device_registry::registry::State;
+use device_registry::{DeviceKind, DeviceList, DeviceProperties, ListedBackend, PciAddress};
 use serde::Serialize;
 
 /// A graphics card or an accelerator.
@@ -21,6 +22,8 @@ pub(super) struct Card {
     devices: Vec<String>,
     /// Devices of this program that could be the card, as they have its vendor and no address.
     perhaps: Vec<String>,
+    /// Whether this program has a backend that could serve the card, and it is on.
+    served: bool,
 }
 
 /// Vendors by the number that the PCI-SIG has given them: a name, words of which one is in the vendor that
@@ -36,6 +39,9 @@ static VENDORS: [(u16, &str, &[&str], &str); 4] = [
     (0x8086, "Intel", &["intel"], "Mesa's Vulkan driver (mesa-vulkan-drivers), or intel-opencl-icd"),
     (0x106b, "Apple", &["apple"], "Mesa's Vulkan driver"),
 ];
+
+/// The backends of this repository for cards of several kinds.
+const GENERAL: [&str; 3] = ["cuda", "opencl", "wgpu"];
 
 /// The cards in Linux's folder of devices on PCI buses, sorted by address. None where there is no such
 /// folder.
@@ -56,7 +62,6 @@ impl Card {
         let class = match number("class")? >> 8 {
             0x0300 | 0x0302 | 0x0380 => "graphics card",
             0x1200 => "accelerator",
-            0x0b40 => "coprocessor",
             _ => return None,
         };
         let driver = fs::read_link(folder.join("driver")).ok();
@@ -68,10 +73,13 @@ impl Card {
             driver: driver.and_then(|driver| Some(driver.file_name()?.to_str()?.to_owned())),
             devices: Vec::new(),
             perhaps: Vec::new(),
+            served: false,
         })
     }
 
     pub(super) fn find_backends(&mut self, list: &DeviceList) {
+        let is_on = |backend: &&ListedBackend| !matches!(backend.state(), State::Disabled { .. });
+        self.served = list.backends().iter().filter(is_on).any(|backend| GENERAL.contains(&backend.name()));
         let known = list
             .devices()
             .filter_map(|listed| Some((listed.device().to_string(), listed.properties().ok()?)));
@@ -92,19 +100,24 @@ impl Card {
         }
     }
 
-    /// Why no device of this program is the card, and what to do.
+    /// Why no device of this program is the card, and what to do. `None` if one is, and where it cannot be
+    /// expected: the card is given to a virtual machine, no backend for such cards is on, or the card is the
+    /// screen of a server or a virtual machine, which computes nothing.
     pub(super) fn problem(&self) -> Option<String> {
-        if !self.devices.is_empty() || !self.perhaps.is_empty() {
+        let is_given_away = self.driver.as_deref() == Some("vfio-pci");
+        if !self.devices.is_empty() || !self.perhaps.is_empty() || !self.served || is_given_away {
             return None;
         }
-        let help = match (VENDORS.iter().find(|vendor| vendor.0 == self.vendor), &self.driver) {
-            (_, Some(driver)) if driver == "vfio-pci" => {
-                "it is given to a virtual machine (vfio-pci)".to_owned()
-            }
-            (Some((_, _, _, install)), _) => format!("install {install}"),
-            // A virtual machine's screen, or a server's: nothing computes on it.
-            (None, _) if self.class == "graphics card" => return None,
-            (None, _) => "no backend here knows its vendor; its maker may have one".to_owned(),
+        let vendor = VENDORS.iter().find(|vendor| vendor.0 == self.vendor);
+        let help = match (vendor, self.class) {
+            (Some((_, _, _, install)), "graphics card") => match &self.driver {
+                Some(driver) => format!(
+                    "the kernel's driver {driver} has it, and no library for programs; install {install}"
+                ),
+                None => format!("install {install}"),
+            },
+            (None, "graphics card") => return None,
+            _ => "no backend here is for it; its maker may have one".to_owned(),
         };
         Some(format!("no device of this program is the {} {}: {help}", self.class, self.name()))
     }
@@ -144,7 +157,7 @@ mod tests {
     }
 
     fn card(vendor: &str) -> Card {
-        cards(folder("0x030000\n", vendor).path()).pop().unwrap()
+        Card { served: true, ..cards(folder("0x030000\n", vendor).path()).pop().unwrap() }
     }
 
     #[test]
@@ -153,6 +166,8 @@ mod tests {
             ("0x030000", Some("graphics card")),
             ("0x030200", Some("graphics card")),
             ("0x120000", Some("accelerator")),
+            // A card for cryptography is one.
+            ("0x0b4000", None),
             ("0x020000", None),
             ("0x060400", None),
             ("", None),
@@ -173,8 +188,18 @@ mod tests {
         );
         // The screen of a virtual machine.
         assert_eq!(card("0x1234").problem(), None);
-        let accelerator = cards(folder("0x120000", "0x1234").path()).pop().unwrap();
-        assert!(accelerator.problem().unwrap().contains("its maker may have one"));
+        let accelerator = cards(folder("0x120000", "0x8086").path()).pop().unwrap();
+        let accelerator = Card { served: true, ..accelerator };
+        assert!(
+            accelerator.problem().unwrap().ends_with(": no backend here is for it; its maker may have one")
+        );
+        let bound = Card { driver: Some("i915".to_owned()), ..card("0x8086") };
+        assert!(
+            bound.problem().unwrap().contains("the kernel's driver i915 has it, and no library for programs")
+        );
+        // Nothing is to be expected.
+        assert_eq!(Card { served: false, ..card("0x10de") }.problem(), None);
+        assert_eq!(Card { driver: Some("vfio-pci".to_owned()), ..card("0x10de") }.problem(), None);
     }
 
     #[test]
