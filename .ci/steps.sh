@@ -113,6 +113,7 @@ step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor --all-targets --all-features -- -D warnings
+    cargo clippy -p device-config --all-targets -- -D warnings
     cargo clippy -p device-opencl --no-default-features --all-targets -- -D warnings
     cargo clippy -p compute --no-default-features --features opencl-kernels --all-targets -- -D warnings
     # The step `tests` builds and runs these.
@@ -222,8 +223,11 @@ remote-memory() {
     expect "tensor([1, 2, 3], device='netmem:0')" cargo run --locked -q -p remote-memory -- netmem
 }
 
-step run features 60 'the core crates with every feature'
-features() { cargo test -p entry-points -p device-registry -p device-tensor --all-features; }
+step run features 60 'the core crates with every feature, and the configuration file with none'
+features() {
+    cargo test -p entry-points -p device-registry -p device-tensor --all-features
+    cargo test -p device-config
+}
 
 step run models 60 'models of what threads do, in every interleaving or in many'
 models() {

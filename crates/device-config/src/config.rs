@@ -140,8 +140,8 @@ impl Config {
             return Ok(None);
         }
         if is_elevated() {
-            // A user may link to such a program from a folder of their own.
-            let reason = device_registry::backend::ElevatedProcess;
+            let reason =
+                "this process has more rights than its user, who may link to the program from any folder";
             searched.push(format!("{} beside the program is ignored: {reason}", Self::FILE));
             return Ok(None);
         }
