@@ -422,6 +422,7 @@ mod tests {
             "# All of it.\n\
              default = [\"*:gpu\", \"!wgpu\", \"cpu\"]\n\
              plugins = [\"backends\"]\n\
+             device.kernels.select = [\"a\"]\n\
              codec.decoders.autoload = false\n\
              [device.backends]\n\
              disable = [\n  \"wgpu\",\n]\n\
@@ -429,8 +430,7 @@ mod tests {
              options.\"net.servers\" = 'a:1;b:2'\n\
              [device.backends.options.other]\n\
              exact = true\n\
-             ratio = +1_0.5\n\
-             [device.kernels]\n",
+             ratio = +1_0.5\n",
         );
         assert_eq!(
             document.default,
@@ -438,11 +438,11 @@ mod tests {
         );
         assert_eq!(document.plugins.unwrap().value, ["backends"]);
         let names: Vec<_> = document.groups.iter().map(|group| (group.name, group.at.line)).collect();
-        assert_eq!(names, [("codec.decoders", 4), ("device.backends", 5), ("device.kernels", 14)]);
-        assert_eq!(document.groups[0].autoload.as_ref().map(|flag| flag.value), Some(false));
-        let disable = document.groups[1].disable.as_ref().unwrap();
-        assert_eq!((&*disable.value, disable.at.line), (&["wgpu".to_owned()][..], 6));
-        let options: Vec<_> = document.groups[1]
+        assert_eq!(names, [("device.kernels", 4), ("codec.decoders", 5), ("device.backends", 6)]);
+        assert_eq!(document.groups[1].autoload.as_ref().map(|flag| flag.value), Some(false));
+        let disable = document.groups[2].disable.as_ref().unwrap();
+        assert_eq!((&*disable.value, disable.at.line), (&["wgpu".to_owned()][..], 7));
+        let options: Vec<_> = document.groups[2]
             .options
             .iter()
             .map(|option| (&*option.name, &*option.option, &*option.value.value, option.value.at.line))
@@ -450,10 +450,10 @@ mod tests {
         assert_eq!(
             options,
             [
-                ("openreg", "devices", "4", 9),
-                ("net", "servers", "a:1;b:2", 10),
-                ("other", "exact", "true", 12),
-                ("other", "ratio", "10.5", 13),
+                ("openreg", "devices", "4", 10),
+                ("net", "servers", "a:1;b:2", 11),
+                ("other", "exact", "true", 13),
+                ("other", "ratio", "10.5", 14),
             ]
         );
     }

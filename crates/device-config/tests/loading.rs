@@ -53,6 +53,19 @@ fn program() {
     }
 }
 
+/// Writes a file that only this user can change.
+fn write(file: &Path, text: &str) {
+    fs::write(file, text).unwrap();
+    set_mode(file, 0o644);
+}
+
+fn set_mode(file: &Path, mode: u32) {
+    #[cfg(unix)]
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    #[cfg(not(unix))]
+    let _ = (file, mode);
+}
+
 /// A folder with a file in it.
 struct Case {
     folder: tempfile::TempDir,
@@ -67,7 +80,8 @@ impl Case {
 
     fn within(folder: tempfile::TempDir, text: &str) -> Self {
         let case = Self { folder, variables: Vec::new() };
-        fs::write(case.file(), text).unwrap();
+        set_mode(case.folder.path(), 0o755);
+        write(&case.file(), text);
         let file = case.file().to_str().unwrap().to_owned();
         case.with(Config::VARIABLE, file)
     }
@@ -187,6 +201,9 @@ fn a_group_that_was_used_or_configured_is_an_error() {
           to the file, or take the group out of it"
         ]
     );
+    // Nothing of the file is set then.
+    let unset = &Case::new(&format!("default = 'cpu'{text}")).run("use load device=auto")[1];
+    assert!(unset.starts_with("`auto` is the list of devices in the variable DEVICE_DEFAULT"), "{unset}");
     // A group that the file does not name is the program's.
     let report = "configuration of FILE\n  line 1: default = \"cpu\"";
     assert_eq!(Case::new("default = 'cpu'").run("configure use load"), [report]);
@@ -267,6 +284,18 @@ configuration of FILE
 }
 
 #[test]
+fn each_switch_names_the_line_that_turns_a_backend_off() {
+    for (switch, cause) in [
+        ("autoload = false", "(autoload = false)"),
+        ("disable = ['open*']", "(disable = [\"open*\"])"),
+        ("select = ['cpu']", "(select = [\"cpu\"]), which does not match it"),
+    ] {
+        let error = &Case::new(&format!("[device.backends]\n{switch}")).run("load device=openreg")[1];
+        assert!(error.ends_with(&format!("is disabled by FILE:2 {cause}")), "{error}");
+    }
+}
+
+#[test]
 fn a_value_that_the_backend_refuses_names_the_line() {
     let case = Case::new("[device.backends]\noptions.openreg.devices = 'many'");
     let error = &case.run("load device=openreg")[1];
@@ -336,15 +365,16 @@ fn a_program_without_plugins_says_so() {
 mod plugins {
     use super::*;
 
-    const MANIFEST: &str =
-        r#"{"group": "device.backends", "name": "acme", "package": "acme", "version": "1.0.0"}"#;
+    const MANIFEST: &str = r#"{"manifest": 1, "group": "device.backends", "name": "acme", "package": "device-acme",
+        "version": "1.2.0", "library": "acme.so", "abi": {"major": 0, "minor": 3}}"#;
 
     #[test]
     fn folders_are_relative_to_the_file_and_a_missing_one_is_without_effect() {
         let case = Case::new("plugins = ['backends', 'nosuch']");
         let folder = case.file().with_file_name("backends");
         fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("acme.plugin.json"), MANIFEST).unwrap();
+        set_mode(&folder, 0o755);
+        write(&folder.join("acme.plugin.json"), MANIFEST);
         let [report, groups] = &case.run("load report")[..] else { panic!() };
         let line = "line 1: plugins = [\"backends\", \"nosuch\"]; without effect: there is no folder nosuch";
         assert!(report.ends_with(line), "{report}");
@@ -352,12 +382,20 @@ mod plugins {
         assert!(groups.contains(&searched), "{groups}");
     }
 
+    #[test]
+    fn a_switch_turns_off_what_is_installed() {
+        let case = Case::new("plugins = ['.']\n[device.backends]\ninstalled = false");
+        let folder = case.file().with_file_name("");
+        write(&folder.join("acme.plugin.json"), MANIFEST);
+        let groups = &case.run("load report")[1];
+        assert!(groups.contains("disabled by FILE:3 (installed = false)"), "{groups}");
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_file_that_others_can_write_to_is_refused_if_it_names_plugins() {
-        use std::os::unix::fs::PermissionsExt;
         let case = Case::new("\nplugins = ['backends']");
-        fs::set_permissions(case.file(), PermissionsExt::from_mode(0o664)).unwrap();
+        set_mode(&case.file(), 0o664);
         assert_eq!(
             case.run("load"),
             [
@@ -367,7 +405,7 @@ mod plugins {
         );
         assert!(case.run("any_owner load")[0].starts_with("configuration of FILE"));
         let case = Case::new("default = 'cpu'");
-        fs::set_permissions(case.file(), PermissionsExt::from_mode(0o666)).unwrap();
+        set_mode(&case.file(), 0o666);
         assert!(case.run("load")[0].starts_with("configuration of FILE"));
     }
 }

@@ -123,7 +123,7 @@ fn a_variable_goes_before_each_default_by_itself() {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["a_variable_goes_before_each_default_by_itself", "--exact"]);
         command.env("TEST_DECLARED_DISABLE", "high").env("TEST_DECLARED_AUTOLOAD", "");
-        command.env("TEST_DECLARED_OPTIONS", "low.level=3");
+        command.env("TEST_DECLARED_OPTIONS", "low.level=3; none.x=1");
         let output = command.output().unwrap();
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && stdout.contains("1 passed"), "{output:?}");
@@ -136,13 +136,16 @@ fn a_variable_goes_before_each_default_by_itself() {
         .autoload(false, "f:1")
         .disable(["low"], "f:2")
         .option("low", "level", "9", "f:3")
-        .option("low", "order", "up", "f:4");
+        .option("low", "order", "up", "f:4")
+        .option("none", "x", "2", "f:5");
     by_name::set_defaults("test.declared", &defaults).unwrap();
     with_both(group);
     assert!(group.load("high").unwrap_err().to_string().ends_with("disabled by TEST_DECLARED_DISABLE=high"));
     assert_eq!(*group.load("low").unwrap(), "Some(3)");
     let report = groups().get("test.declared").unwrap().to_string();
     assert!(report.contains("options: level=3 (TEST_DECLARED_OPTIONS), order=up (f:4)"), "{report}");
+    let notes = report.lines().filter(|line| line.contains("`none.x`")).count();
+    assert_eq!(notes, 1, "what a variable replaces is not spoken of: {report}");
     let replaced = |by: &str| Effect::Replaced { by: by.to_owned() };
     let switch = |switch| by_name::effect_of_switch("test.declared", switch);
     assert_eq!(switch("disable"), replaced("TEST_DECLARED_DISABLE=high"));
