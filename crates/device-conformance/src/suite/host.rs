@@ -13,7 +13,6 @@ use super::hangs::Hangs;
 use super::workers::Workers;
 use crate::availability::Availability;
 use crate::check::Check;
-use crate::environment;
 use crate::verdict::{Judged, Verdict};
 use crate::watchdog::panic_message;
 

@@ -75,7 +75,11 @@ fn read(file: &Path) -> Result<Record, Failure> {
     let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
     let record: Record = serde_json::from_str(&text)
         .map_err(|error| fail(&format_args!("no output of `devices bench --json`: {error}")))?;
-    if record.measurements.iter().any(|measurement| !(measurement.seconds > 0.0)) {
+    if record
+        .measurements
+        .iter()
+        .any(|measurement| measurement.seconds.is_nan() || measurement.seconds <= 0.0)
+    {
         return Err(fail(&"a time in it is not above 0"));
     }
     match record.format {
