@@ -155,7 +155,8 @@ proptest! {
     ) {
         let list = parts.join(",");
         let chosen = choose(&list, |devices| devices.first());
-        prop_assert_eq!(chosen.ok().map(|chosen| chosen.device), first_available(&list).ok().map(|chosen| chosen.device));
+        let first = first_available(&list).ok().map(|chosen| chosen.device.resolve());
+        prop_assert_eq!(chosen.ok().map(|chosen| chosen.device), first);
     }
 
     #[test]

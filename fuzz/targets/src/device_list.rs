@@ -124,7 +124,7 @@ pub fn device_list(input: &[u8]) {
         candidates.last()
     });
     let mut distinct = Vec::new();
-    expected.into_iter().for_each(|device| {
+    expected.into_iter().map(Device::resolve).for_each(|device| {
         if !distinct.contains(&device) {
             distinct.push(device);
         }
