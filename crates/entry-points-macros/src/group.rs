@@ -61,8 +61,10 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
             fn name() -> &'static str {{ super::"
     ));
     output.tokens(TokenTree::from(function.clone()));
+    // Not inlined: each crate with an entry point would have its own copy of the group's functions, 110 kB.
     output.text(&format!(
         "().name() }}
+            #[inline(never)]
             fn group() -> ::core::option::Option<&'static dyn {krate}::__private::AnyGroup> {{
                 ::core::option::Option::Some(super::"
     ));
