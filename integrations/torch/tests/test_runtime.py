@@ -40,6 +40,8 @@ def test_streams_and_events_order_their_work(device, module):
     tensor *= 3
     assert tensor.sum().item() == 6000
     done.synchronize()
+    # The event ends a moment before the stream knows that it has nothing else to do.
+    stream.synchronize()
     assert done.query() and stream.query()
     module.synchronize()
     assert module.current_stream() == default and stream != default
