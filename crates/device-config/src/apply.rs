@@ -13,9 +13,6 @@ use crate::error::Error;
 use crate::report::{ConfigValue, Effect};
 use crate::source::{At, Located, Mistake};
 
-/// The variable that goes before the key `default`. `crates/device-registry/src/device/list.rs` reads it.
-const DEFAULT_VARIABLE: &str = "DEVICE_DEFAULT";
-
 /// Looks for every mistake that can be found before anything is set, and returns the default selection.
 pub(crate) fn check(file: &Path, document: &Document) -> Result<Option<Selection>, Error> {
     for group in &document.groups {
@@ -85,8 +82,8 @@ pub(crate) fn folder_of(file: &Path, folder: &str) -> std::path::PathBuf {
 
 /// The variable of the default selection with its value, if it is in force.
 fn variable() -> Option<String> {
-    let value = env::var_os(DEFAULT_VARIABLE).filter(|value| !value.is_empty())?;
-    Some(format!("{DEFAULT_VARIABLE}={}", shown(&value.to_string_lossy())))
+    let value = env::var_os(Selection::DEFAULT_VARIABLE).filter(|value| !value.is_empty())?;
+    Some(format!("{}={}", Selection::DEFAULT_VARIABLE, shown(&value.to_string_lossy())))
 }
 
 fn wrong_default(file: &Path, default: &Located<String>, error: &DeviceError) -> Error {

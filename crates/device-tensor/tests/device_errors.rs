@@ -84,3 +84,13 @@ fn moving_to_the_same_device_by_another_name_copies_nothing() {
     assert_eq!(x.to(*SINK).unwrap().device(), x.device());
     assert!(x.to(Device::cpu()).is_err());
 }
+
+#[cfg(feature = "dlpack")]
+#[test]
+fn dlpack_of_memory_of_a_device_is_refused_with_the_way_to_the_host() {
+    let error = on_sink([1, 2]).to_dlpack().err().unwrap().to_string();
+    assert_eq!(
+        error,
+        "DLPack: expected memory of the host, found a tensor on `sink:0`: copy it with `tensor.to(Device::cpu())`"
+    );
+}

@@ -5,11 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device_registry::backend::{
-    AllocateOptions, Backend, BackendDescriptor, BackendError, DeviceDriver, DeviceProperties, Memory,
-    MemoryInfo, OpenedDevice, Span,
-};
-use device_registry::{Device, backends, device};
+use device_registry::Device;
 use device_tensor::dlpark::allocation::dynamic;
 use device_tensor::dlpark::ffi::{
     DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor, DLManagedTensorVersioned,
@@ -259,58 +255,4 @@ fn an_array_becomes_a_tensor_where_it_is() {
     let x = import(unsafe { tensor.finish() }).unwrap();
     assert_eq!(address(&x), first);
     assert_eq!(x.to_vec::<i64>().unwrap(), [0, 1, 2, 10, 11, 12]);
-}
-
-/// A device whose memory is its own.
-struct Far;
-
-impl Backend for Far {
-    fn device_count(&self) -> Result<usize, BackendError> {
-        Ok(1)
-    }
-
-    fn properties(&self, _ordinal: usize) -> Result<DeviceProperties, BackendError> {
-        Ok(DeviceProperties::new("far"))
-    }
-
-    fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(self, Self))
-    }
-}
-
-impl Memory for Far {}
-
-impl DeviceDriver for Far {
-    fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
-        Ok(MemoryInfo::unknown())
-    }
-
-    fn allocate(&self, _options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        Ok(Arc::new(Self))
-    }
-
-    fn write(&self, _destination: &Span, _source: &[u8]) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn read(&self, _source: &Span, _destination: &mut [u8]) -> Result<(), BackendError> {
-        Ok(())
-    }
-
-    fn copy(&self, _source: &Span, _destination: &Span) -> Result<(), BackendError> {
-        Ok(())
-    }
-}
-
-#[test]
-fn memory_of_a_device_is_refused_with_the_way_to_the_host() {
-    static FAR: BackendDescriptor = BackendDescriptor::new("far", || Ok(Box::new(Far)));
-    backends().register(&FAR).unwrap();
-    let x = Tensor::new([1, 2], device("far").unwrap()).unwrap();
-    let error = x.to_dlpack().err().unwrap().to_string();
-    assert_eq!(
-        error,
-        "DLPack: expected memory of the host, found a tensor on `far:0`: copy it with `tensor.to(Device::cpu())`"
-    );
-    assert!(x.to(Device::cpu()).unwrap().to_dlpack().is_ok());
 }

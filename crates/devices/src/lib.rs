@@ -50,7 +50,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             let message = output::outside(&failure);
-            anstream::eprintln!("{}error:{} {message}", output::RED.render(), output::RED.render_reset());
+            anstream::eprintln!("{} {message}", output::styled(output::RED, "error:"));
             ExitCode::from(failure.code())
         }
     }

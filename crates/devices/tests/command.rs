@@ -262,12 +262,18 @@ fn a_device_that_fails_keeps_what_was_measured_and_the_others() {
 
 #[test]
 fn a_small_device_is_measured_up_to_what_it_holds() {
-    let arguments = ["bench", "openreg:0", "--json"];
-    let output = command(&arguments).env("DEVICE_BACKEND_OPTIONS", "openreg.memory=1MiB").output().unwrap();
+    // The other one is larger.
+    let arguments = ["bench", "cpu", "openreg:0", "--largest", "256K", "--json"];
+    let output = command(&arguments).env("DEVICE_BACKEND_OPTIONS", "openreg.memory=256KiB").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let sizes = document["measurements"].as_array().unwrap().iter().filter_map(|row| row["bytes"].as_u64());
-    assert_eq!(sizes.max(), Some(64 << 10));
+    let rows = || document["measurements"].as_array().unwrap().iter();
+    let largest = |wanted: &dyn Fn(&Value) -> bool| {
+        rows().filter(|row| wanted(row)).filter_map(|row| row["bytes"].as_u64()).max()
+    };
+    assert_eq!(largest(&|row| row["device"] == "openreg:0"), Some(64 << 10), "{document:#}");
+    assert_eq!(largest(&|row| row["device"] == "cpu" && row["to"] == "openreg:0"), Some(64 << 10));
+    assert_eq!(largest(&|row| row["device"] == "cpu"), Some(256 << 10));
 }
 
 #[test]
@@ -299,8 +305,8 @@ fn a_program_has_the_command_with_its_own_backend() {
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
-    assert!(run(&["list"]).contains("\nmine:0     a device of this program"), "{}", run(&["list"]));
-    assert!(run(&["info", "mine"]).starts_with("device                  mine:0\n"));
-    assert!(run(&["test", "mine", "--", "memory::round_trip"]).contains("1 passed; 0 failed"));
-    assert!(run(&["bench", "mine", "--largest", "4K"]).contains("copy within"));
+    assert!(run(&["list"]).contains("\nmycpu:0    memory of the host"), "{}", run(&["list"]));
+    assert!(run(&["info", "mycpu"]).starts_with("device                  mycpu:0\n"));
+    assert!(run(&["test", "mycpu", "--", "memory::round_trip"]).contains("1 passed; 0 failed"));
+    assert!(run(&["bench", "mycpu", "--largest", "4K"]).contains("copy within"));
 }

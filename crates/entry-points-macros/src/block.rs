@@ -87,7 +87,9 @@ fn emit_static(output: &mut Output, element: &Element) {
     ));
     output.tokens(element.group.clone());
     output.text(&format!("as {krate}::__private::Collected>::name,"));
-    output.text("::core::option_env!(\"CARGO_PKG_NAME\"), ::core::option_env!(\"CARGO_PKG_VERSION\"),         ::core::option_env!(\"CARGO_PKG_REPOSITORY\"),");
+    for variable in ["NAME", "VERSION", "REPOSITORY"] {
+        output.text(&format!("::core::option_env!(\"CARGO_PKG_{variable}\"),"));
+    }
     output.text(&format!(
         "::core::concat!(::core::module_path!(), {:?}),",
         format!("::{}", load_path(&element.value).unwrap_or_else(|| element.name.to_string()))

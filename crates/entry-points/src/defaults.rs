@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::UnknownOption;
-use crate::options::{OptionOrigin, OptionValue, set};
+use crate::options::{OptionOrigin, OptionValue};
 
 /// Values of switches and options that hold where no variable of the environment is set: what a
 /// configuration file says of one group.
@@ -100,12 +100,10 @@ impl Defaults {
     /// entry: its report has a note then, as for the variable of options.
     #[must_use]
     pub fn option(mut self, name: &str, option: &str, value: impl Into<String>, origin: &str) -> Self {
-        let (of_this, mut others): (Vec<_>, Vec<_>) = self.options.into_iter().partition(|one| one.0 == name);
-        let mut values = of_this.into_iter().map(|(_, value)| value).collect();
+        self.options.retain(|(other, value)| other != name || value.name() != option);
         let origin = OptionOrigin::Defaults(origin.into());
-        set(&mut values, OptionValue { name: option.into(), value: value.into().into(), origin });
-        others.extend(values.into_iter().map(|value| (name.to_owned(), value)));
-        self.options = others;
+        let value = OptionValue { name: option.into(), value: value.into().into(), origin };
+        self.options.push((name.to_owned(), value));
         self
     }
 

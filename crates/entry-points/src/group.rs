@@ -317,9 +317,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let rows = table.index.sorted().into_iter().flat_map(Slot::rows).collect();
         let mut notes = table.notes(&self.declaration.name);
         notes.extend(self.notes.iter().flatten().cloned());
-        // A private group collects nothing, so that no `autoload!` line would add a name.
         // What searches for files notes where.
         let searches = self.notes.iter().flatten().next().is_some();
+        // A private group collects nothing, so that no `autoload!` line would add a name.
         let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line, searches));
         let interface = std::any::type_name::<P>();
         Report { group: &self.declaration.name, interface, rows, notes, advice }

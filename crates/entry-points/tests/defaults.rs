@@ -108,7 +108,7 @@ fn an_invalid_value_names_its_origin() {
 
 mod declared {
     entry_points::group! {
-        /// Nobody uses it before the test.
+        /// The test is its first use.
         pub static LEVELS: [entry_points::EntryPoint<String>];
         pub fn levels() -> Group<String> {
             entry_points::Group::new("test.declared").switches("TEST_DECLARED")

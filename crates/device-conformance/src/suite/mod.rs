@@ -21,7 +21,7 @@ use libtest_mimic::Arguments;
 use parking_lot::Mutex;
 
 use self::host::Host;
-use self::plan::Plan;
+use self::plan::{Plan, backend_of};
 use self::workers::Workers;
 use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
 use crate::environment::{self, Processes};
@@ -104,9 +104,9 @@ impl Suite {
     /// Tests this device, such as `acme:1`, and no others but those of further calls. A device that its
     /// backend does not have fails.
     pub fn device(mut self, device: &str) -> Self {
-        let backend = device.split(':').next().unwrap_or_default();
-        if !self.backends.iter().any(|name| name == backend) {
-            self.backends.push(backend.to_owned());
+        let backend = backend_of(device).to_owned();
+        if !self.backends.contains(&backend) {
+            self.backends.push(backend);
         }
         self.devices.push(device.to_owned());
         self

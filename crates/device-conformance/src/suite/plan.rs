@@ -79,9 +79,8 @@ impl Plan {
                 .push("no backend is linked into this program, so there is nothing to test".to_owned());
         }
         for device in suite.devices.iter().filter(|device| !devices.contains(device)) {
-            let of_backend = |other: &String| other.split(':').next() == device.split(':').next();
             // Else what is wrong with the backend is reported.
-            if devices.iter().any(of_backend) {
+            if devices.iter().any(|other| backend_of(other) == backend_of(device)) {
                 plan.problems
                     .push(format!("`{device}` is not a device here: there are {}", devices.join(", ")));
             }
@@ -110,6 +109,11 @@ impl Plan {
     }
 }
 
+/// The name of the backend in a device string.
+pub(super) fn backend_of(device: &str) -> &str {
+    device.split(':').next().unwrap_or_default()
+}
+
 impl Suite {
     /// An error for each pattern that matches no check, such as one with a typing error.
     fn unmatched_patterns(&self, devices: &[String], unavailable: &[String]) -> impl Iterator<Item = String> {
@@ -125,8 +129,9 @@ impl Suite {
             .map(|expectation| unmatched_pattern(&expectation.pattern))
     }
 
+    /// Whether a device of a backend that is tested is tested itself.
     fn tests(&self, device: &str) -> bool {
-        let of_backend = |selected: &&String| selected.split(':').next() == device.split(':').next();
+        let of_backend = |selected: &&String| backend_of(selected) == backend_of(device);
         let mut selected = self.devices.iter().filter(of_backend).peekable();
         selected.peek().is_none() || selected.any(|selected| selected == device)
     }

@@ -11,7 +11,7 @@ use crate::device::grammar::{DeviceString, Place, SyntaxError, SyntaxErrorKind, 
 /// The word of a list that stands for the default selection.
 pub(crate) const AUTO: &str = "auto";
 
-/// The variable of the default selection.
+/// The variable of the [default selection](crate::default_selection).
 pub(crate) const DEFAULT_VARIABLE: &str = "DEVICE_DEFAULT";
 
 /// The words for kinds of devices, each with the kinds that it matches.
@@ -56,13 +56,10 @@ pub(crate) enum Form {
 pub(crate) struct Pattern {
     /// The backend; `None` for all.
     pub(crate) backend: Option<String>,
-    pub(crate) kind: Option<Kind>,
+    /// `None` for any.
+    kinds: Option<&'static [DeviceKind]>,
     pub(crate) order: Option<Order>,
 }
-
-/// A word for kinds of devices: an index in [`KINDS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind(usize);
 
 /// In which order the devices of an item are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +126,7 @@ impl Form {
             None => match (DeviceString::parse(body).map_err(|error| error.kind())?, order) {
                 (_, None) => Ok(Self::Device),
                 (DeviceString { name, which: Which::Current }, order) => {
-                    Ok(Self::Pattern(Pattern { backend: Some(name.to_owned()), kind: None, order }))
+                    Ok(Self::Pattern(Pattern { backend: Some(name.to_owned()), kinds: None, order }))
                 }
                 // One device has no order.
                 _ => Err(SyntaxErrorKind::Order),
@@ -154,16 +151,12 @@ impl Pattern {
                 Some(name.to_owned())
             }
         };
-        Ok(Some(Self { backend, kind: Kind::parse(word)?, order: None }))
-    }
-
-    fn matches_kind(&self, kind: DeviceKind) -> bool {
-        self.kind.is_none_or(|word| word.kinds().contains(&kind))
+        Ok(Some(Self { backend, kinds: kinds(word)?, order: None }))
     }
 
     /// Whether the pattern matches a device with these properties, of a backend that it names.
     pub(crate) fn matches(&self, properties: &DeviceProperties) -> bool {
-        self.matches_kind(properties.kind)
+        self.kinds.is_none_or(|kinds| kinds.contains(&properties.kind))
     }
 }
 
@@ -172,31 +165,18 @@ fn is_word(text: &str) -> bool {
         && text.chars().all(|c| c == '*' || c == '_' || c.is_ascii_alphanumeric())
 }
 
-impl Kind {
-    /// `None` for `*`, which is any kind.
-    fn parse(word: &str) -> Result<Option<Self>, SyntaxErrorKind> {
-        if word == "*" {
-            return Ok(None);
-        }
-        let index = KINDS.iter().position(|(known, _)| *known == word).ok_or(SyntaxErrorKind::UnknownKind)?;
-        Ok(Some(Self(index)))
-    }
-
-    fn kinds(self) -> &'static [DeviceKind] {
-        KINDS[self.0].1
-    }
-}
-
-/// Writes the word.
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(KINDS[self.0].0)
+/// The kinds that a word matches; `None` for `*`, which is any.
+fn kinds(word: &str) -> Result<Option<&'static [DeviceKind]>, SyntaxErrorKind> {
+    match KINDS.iter().find(|(known, _)| *known == word) {
+        _ if word == "*" => Ok(None),
+        Some((_, kinds)) => Ok(Some(kinds)),
+        None => Err(SyntaxErrorKind::UnknownKind),
     }
 }
 
 /// Whether the text is a word for a kind, so that a device string that has it was meant as an item of a list.
 pub(crate) fn is_kind(word: &str) -> bool {
-    word == "*" || KINDS.iter().any(|(known, _)| *known == word)
+    kinds(word).is_ok()
 }
 
 /// Writes what is wrong with the word after the colon, and the words that exist.
@@ -222,7 +202,7 @@ impl Exclusion {
     pub(crate) fn excludes_backend(&self, name: &str) -> bool {
         match &self.pattern {
             Some(pattern) => {
-                pattern.kind.is_none() && pattern.backend.as_deref().is_none_or(|backend| backend == name)
+                pattern.kinds.is_none() && pattern.backend.as_deref().is_none_or(|backend| backend == name)
             }
             None => self.text == name,
         }
@@ -239,7 +219,7 @@ impl Exclusion {
         properties: impl FnOnce() -> Result<DeviceProperties, E>,
     ) -> Result<bool, E> {
         if let Some(pattern) = &self.pattern {
-            return match (&pattern.backend, pattern.kind) {
+            return match (&pattern.backend, pattern.kinds) {
                 (Some(name), _) if name != device.name() => Ok(false),
                 (_, None) => Ok(true),
                 _ => Ok(pattern.matches(&properties()?)),
@@ -262,8 +242,8 @@ mod tests {
     use super::*;
 
     fn pattern(backend: Option<&str>, kind: Option<&str>, order: Option<Order>) -> Form {
-        let kind = kind.map(|kind| Kind::parse(kind).unwrap().unwrap());
-        Form::Pattern(Pattern { backend: backend.map(str::to_owned), kind, order })
+        let kinds = kind.and_then(|kind| kinds(kind).unwrap());
+        Form::Pattern(Pattern { backend: backend.map(str::to_owned), kinds, order })
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::available::enabled_backends;
 use crate::backend::{DeviceKind, DeviceProperties, backends};
 use crate::device::Device;
 use crate::device::grammar::{SyntaxError, SyntaxErrorKind};
-use crate::device::list::{Exclusion, Form, Item, List, Order, Pattern};
+use crate::device::list::{DEFAULT_VARIABLE, Exclusion, Form, Item, List, Order, Pattern};
 use crate::error::{DeviceError, NoMatch, NoneAvailable};
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::{listing, probe};
@@ -162,6 +162,9 @@ pub fn choose(
 }
 
 impl Selection {
+    /// The variable of the [default selection](crate::default_selection): `DEVICE_DEFAULT`.
+    pub const DEFAULT_VARIABLE: &str = DEFAULT_VARIABLE;
+
     /// Reads a list. Runs no backend code, and what the list names need not exist.
     ///
     /// # Errors

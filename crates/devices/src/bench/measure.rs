@@ -24,48 +24,72 @@ pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
         measurements: Vec::new(),
         errors: Vec::new(),
     };
+    let mut targets = Vec::new();
+    for &device in devices {
+        let target = Target::new(device, &mut record);
+        record.keep(device, target.map(|target| targets.push(target)));
+    }
     let sizes: Vec<usize> = sizes(largest).collect();
-    let steps = devices.len() * (3 + sizes.len() * (4 + devices.len()));
+    let steps = targets.len() * (3 + sizes.len() * (4 + targets.len()));
     // It is drawn on standard error, where that is a terminal.
     let bar = ProgressBar::new(steps as u64);
     bar.set_style(ProgressStyle::with_template("{bar:30} {msg}").expect("the template is sound"));
-    for &device in devices {
-        bar.set_message(device.to_string());
-        if let Err(error) = one(device, devices, &sizes, &mut record, &bar) {
-            record
-                .errors
-                .push(Failed { device: device.to_string(), error: ErrorChain::new(&error).to_string() });
-        }
+    for target in &targets {
+        bar.set_message(target.device.to_string());
+        let measured = target.measure(&targets, &sizes, &mut record.measurements, &bar);
+        record.keep(target.device, measured);
     }
     bar.finish_and_clear();
     record
 }
 
-fn one(
+/// A device that is measured.
+struct Target {
     device: Device,
-    devices: &[Device],
-    sizes: &[usize],
-    record: &mut Record,
-    bar: &ProgressBar,
-) -> Result<(), DeviceError> {
-    let properties = device.properties()?;
-    let free = device.memory_info()?.free;
-    record.devices.push(Measured {
-        device: device.to_string(),
-        name: properties.name,
-        driver: properties.driver,
-    });
-    latencies(device, &mut record.measurements, bar)?;
-    let fits = |len: usize| {
-        let len = len as u64;
+    /// The most bytes of a copy.
+    most: u64,
+}
+
+impl Target {
+    fn new(device: Device, record: &mut Record) -> Result<Self, DeviceError> {
+        let properties = device.properties()?;
         // Two buffers are copied from one to the other.
-        properties.largest_allocation.is_none_or(|largest| len <= largest)
-            && free.is_none_or(|free| len <= free / 2)
-    };
-    for &len in sizes.iter().filter(|len| fits(**len)) {
-        transfers(device, devices, len, &mut record.measurements, bar)?;
+        let free = device.memory_info()?.free.map(|free| free / 2);
+        let most = free.into_iter().chain(properties.largest_allocation).min().unwrap_or(u64::MAX);
+        let (name, driver) = (properties.name, properties.driver);
+        record.devices.push(Measured { device: device.to_string(), name, driver });
+        Ok(Self { device, most })
     }
-    Ok(())
+
+    fn measure(
+        &self,
+        targets: &[Self],
+        sizes: &[usize],
+        measurements: &mut Vec<Measurement>,
+        bar: &ProgressBar,
+    ) -> Result<(), DeviceError> {
+        latencies(self.device, measurements, bar)?;
+        for &len in sizes.iter().filter(|len| self.fits(**len)) {
+            let others = targets.iter().map(|target| (target.device, target.fits(len)));
+            let others = others.filter_map(|(other, fits)| (fits && other != self.device).then_some(other));
+            transfers(self.device, others, len, measurements, bar)?;
+        }
+        Ok(())
+    }
+
+    fn fits(&self, len: usize) -> bool {
+        len as u64 <= self.most
+    }
+}
+
+impl Record {
+    /// Keeps the error of a device.
+    fn keep(&mut self, device: Device, result: Result<(), DeviceError>) {
+        if let Err(error) = result {
+            let error = ErrorChain::new(&error).to_string();
+            self.errors.push(Failed { device: device.to_string(), error });
+        }
+    }
 }
 
 /// From 4 KiB on, each sixteen times the one before, and the largest.
@@ -118,7 +142,7 @@ fn latencies(
 
 fn transfers(
     device: Device,
-    devices: &[Device],
+    others: impl Iterator<Item = Device>,
     len: usize,
     measurements: &mut Vec<Measurement>,
     bar: &ProgressBar,
@@ -141,7 +165,7 @@ fn transfers(
     add("read to the host", None, median(|| source.read(0, &mut host))?);
     add("fill", None, median(|| destination.fill(0..len, &[2]))?);
     add("copy within", None, median(|| destination.copy_from(&source, 0..len, 0))?);
-    for &other in devices.iter().filter(|other| **other != device) {
+    for other in others {
         let there = other.allocate(len)?;
         add("copy", Some(other), median(|| there.copy_from(&source, 0..len, 0))?);
     }
