@@ -41,12 +41,15 @@ impl Server {
         let _ = self.process.wait();
     }
 
-    /// Stops the process, which keeps its connections.
+    /// Stops the process, which keeps its connections. Returns when none of its threads runs.
     #[cfg(unix)]
     #[allow(dead_code, reason = "not every test program uses it")]
     pub fn stop(&self) {
-        let command = format!("kill -STOP {}", self.process.id());
-        assert!(Command::new("sh").args(["-c", &command]).status().is_ok_and(|status| status.success()));
+        use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP).expect("it runs");
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it waits");
+        assert!(status.stopped(), "{status:?}");
     }
 }
 
