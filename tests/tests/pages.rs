@@ -322,7 +322,9 @@ fn a_name_that_is_not_in_its_file_is_found() {
 #[test]
 fn prose_ends_where_code_does() {
     let files = [files("md"), files("rs")].concat();
-    let wrong: Vec<_> = files.iter().flat_map(|(path, text)| long_prose(path, text)).collect();
+    // In a template a placeholder is longer than the name that takes its place.
+    let files = files.iter().filter(|(path, _)| !path.starts_with(workspace().join("templates")));
+    let wrong: Vec<_> = files.flat_map(|(path, text)| long_prose(path, text)).collect();
     expect_none(&wrong);
 }
 
