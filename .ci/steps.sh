@@ -6,7 +6,7 @@
 #
 # LIST is `run` or `slow`. BUDGET is how many seconds it may take on two idle cores, with what the steps before it
 # have built. A step that takes longer is marked at the end, and has not failed. Each runs in a shell of its own.
-# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, and three of `.ci/slow`. It runs two on macOS and
+# `.github/workflows/ci.yml` runs the steps of `.ci/run` as parallel jobs, and some of `.ci/slow`. It runs two on macOS and
 # Windows too, where bash may be of version 3.2.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -168,8 +168,9 @@ file-kernels() {
     cargo build -q --workspace --example opencl_file
     mkdir -p "$plugins"
     cp target/debug/examples/libopencl_file.so "$plugins"
-    cargo run -q -p device-plugin --bin device-plugin -- manifest "$plugins/libopencl_file.so" >"$plugins/opencl.plugin.json"
-    cargo run -q -p device-plugin --bin device-plugin -- check "$plugins"
+    cargo build -q -p devices --no-default-features --features files
+    target/debug/devices plugin manifest "$plugins/libopencl_file.so" >"$plugins/opencl.plugin.json"
+    target/debug/devices plugin check "$plugins"
     cargo run -q -p compute --no-default-features --features opencl-kernels -- --plugins "$plugins" --device opencl
     rm -rf "$plugins"
 }
@@ -236,16 +237,8 @@ models() {
     forget target/loom target/shuttle
 }
 
-step run packages 100 'the packages, as a registry gets them and builds them'
-packages() {
-    local folder
-    # In a folder with a new name: cargo keeps what it unpacked from `package/tmp-registry` by that folder's
-    # path and the package's version, and takes it again when the sources have changed.
-    mkdir -p target
-    folder=$(mktemp -d target/packages.XXXXXX)
-    cargo publish --workspace --dry-run --locked --target-dir "$folder"
-    rm -rf "$folder"
-}
+step run packages 20 'the packages, as a registry gets them'
+packages() { cargo publish --workspace --dry-run --no-verify --locked; }
 
 # Kernels are a workspace of their own. Both workspaces build the same versions, so they share what they build.
 in_kernels() {
@@ -299,14 +292,6 @@ targets() {
             echo "skipped: the standard library for $target cannot be had here"
         fi
     done
-}
-
-step run linkers 300 'the slow tests, and other linkers'
-linkers() {
-    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils lld mold
-    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14 cargo test -p device-registry-tests -- --ignored \
-        --skip an_unused_backend_for_hardware --skip a_program_for_ --skip a_program_of_32_bits --skip miri_ \
-        --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
     # The steps that follow are workspaces of their own.
     forget target "${TMPDIR:-/tmp}"/device-registry-tests-*
 }
@@ -402,6 +387,58 @@ examples() {
 
 step slow costs 300 'what unused backends for hardware cost a program'
 costs() { cargo test -p device-registry-tests --test costs -- --ignored; }
+
+step slow linkers 300 'the slow tests, and other linkers'
+linkers() {
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils lld mold
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14 cargo test -p device-registry-tests -- --ignored \
+        --skip an_unused_backend_for_hardware --skip a_program_for_ --skip a_program_of_32_bits --skip miri_ \
+        --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
+}
+
+step slow built-packages 350 'the packages, as a registry builds them'
+built-packages() {
+    local folder
+    # In a folder with a new name: cargo keeps what it unpacked from `package/tmp-registry` by that folder's
+    # path and the package's version, and takes it again when the sources have changed.
+    mkdir -p target
+    folder=$(mktemp -d target/packages.XXXXXX)
+    cargo publish --workspace --dry-run --locked --target-dir "$folder"
+    rm -rf "$folder"
+}
+
+step slow templates 300 'the templates, as cargo-generate fills them'
+templates() {
+    local registry=$PWD folder name
+    # The newest that this version of Rust builds.
+    command -v cargo-generate >/dev/null ||
+        cargo install --quiet --locked --no-default-features --version 0.23.8 cargo-generate
+    folder=$(mktemp -d)
+    generate() {
+        cargo generate --silent --vcs none --path "$registry/templates/$1" --destination "$folder" --name "$2" \
+            --define "registry=$registry" --define "backend=$3"
+    }
+    generate program first none
+    generate backend device-acme acme
+    generate backend-with-queues device-acme-queue acme_queue
+    generate backend-in-c acmec acmec
+    export CARGO_TARGET_DIR=$registry/target/templates
+    expect "tensor([1, 2, 3], device='openreg:0')" cargo run -q --manifest-path "$folder/first/Cargo.toml" -- openreg
+    for name in device-acme device-acme-queue; do cargo test -q --manifest-path "$folder/$name/Cargo.toml"; done
+    mkdir "$folder/plugins"
+    sh "$folder/acmec/build.sh" "$folder/plugins"
+    cargo run -q -p devices --no-default-features --features files -- test acmec:1 --plugins "$folder/plugins"
+    rm -rf "$folder"
+}
+
+step slow book 300 'the documentation as a book, whose links are checked'
+book() {
+    # The newest that this version of Rust builds.
+    command -v mdbook >/dev/null ||
+        cargo install --quiet --locked --no-default-features --features search --version MDBOOK mdbook
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh python3
+    mdbook build docs
+}
 
 step slow file-builds 300 'backends in files that are built in other ways: profiles, linkers, compilers'
 file-builds() { cargo test -p device-plugin-tests -- --ignored; }

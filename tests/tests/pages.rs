@@ -320,6 +320,21 @@ fn a_name_that_is_not_in_its_file_is_found() {
 }
 
 #[test]
+fn the_book_has_every_page_of_the_docs_once() {
+    let docs = workspace().join("docs");
+    let summary = fs::read_to_string(docs.join("SUMMARY.md")).expect("it is there");
+    let page =
+        |path: &Path| path.strip_prefix(&docs).map(|page| page.display().to_string().replace('\\', "/"));
+    let expected: Vec<_> = pages().iter().filter_map(|(path, _)| page(path).ok()).collect();
+    assert!(expected.len() > 50, "{expected:?}");
+    let count = |page: &String| summary.matches(&format!("]({page})")).count();
+    let wrong = expected.iter().filter(|page| count(page) != usize::from(*page != "SUMMARY.md"));
+    let wrong: Vec<_> =
+        wrong.map(|page| format!("docs/SUMMARY.md has {page} {} times", count(page))).collect();
+    expect_none(&wrong);
+}
+
+#[test]
 fn prose_ends_where_code_does() {
     let files = [files("md"), files("rs")].concat();
     // In a template a placeholder is longer than the name that takes its place.

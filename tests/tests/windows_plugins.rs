@@ -24,7 +24,7 @@ path = "src/suite.rs"
 
 [[bin]]
 name = "@name-tool"
-path = "@crates/device-plugin/src/bin/device-plugin.rs"
+path = "@crates/../tests/plugins/probe/tool.rs"
 
 [dependencies]
 device-conformance = { path = "@crates/device-conformance" }

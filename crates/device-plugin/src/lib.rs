@@ -12,7 +12,7 @@ mod install;
 pub mod interface;
 #[cfg(feature = "load")]
 mod load;
-// Not public API. The command `device-plugin` is a call of it.
+// Not public API. The command `devices plugin` is a call of it.
 #[cfg(feature = "load")]
 #[doc(hidden)]
 pub mod tool;

@@ -310,3 +310,29 @@ fn a_program_has_the_command_with_its_own_backend() {
     assert!(run(&["test", "mycpu", "--", "memory::round_trip"]).contains("1 passed; 0 failed"));
     assert!(run(&["bench", "mycpu", "--largest", "4K"]).contains("copy within"));
 }
+
+#[test]
+fn the_tool_for_plugins_says_how_to_use_it_and_what_it_found() {
+    let run = |arguments: &[&str]| {
+        let output = command(arguments).output().unwrap();
+        (output.status.code(), text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (code, printed, errors) = run(&["plugin", "print"]);
+    assert_eq!((code, &*printed), (Some(2), ""));
+    assert!(
+        errors.starts_with("devices plugin: expected `check` or `manifest`, found `print`\n"),
+        "{errors}"
+    );
+    assert!(errors.contains("\nusage: devices plugin check "), "{errors}");
+    let (code, printed, errors) = run(&["plugin", "--help"]);
+    assert!(code == Some(0) && printed.starts_with("usage: ") && errors.is_empty(), "{printed}{errors}");
+    let version = format!("devices plugin {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run(&["plugin", "--version"]), (Some(0), version, String::new()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("none/libacme.so");
+    let file = file.to_str().unwrap();
+    let (code, printed, errors) = run(&["plugin", "check", file]);
+    assert!(code == Some(1) && printed.ends_with("\n1 problem\n") && errors.is_empty(), "{printed}{errors}");
+    let (code, printed, errors) = run(&["plugin", "manifest", file]);
+    assert!(code == Some(1) && errors.starts_with("devices plugin: cannot open `"), "{printed}{errors}");
+}

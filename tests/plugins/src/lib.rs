@@ -7,6 +7,16 @@ use device_plugin::Plugins;
 use device_registry::{Device, device};
 use serde_json::json;
 
+/// The code on the page for programs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugins/applications.md")]
+pub struct Applications;
+
+/// The code on the page for authors in Rust.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/plugins/rust-authors.md")]
+pub struct RustAuthors;
+
 /// A backend of this repository, in a library that is built as an example of this package.
 #[derive(Clone, Copy, Debug)]
 pub struct Plugin {

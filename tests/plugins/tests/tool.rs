@@ -1,4 +1,4 @@
-//! The command `device-plugin` finds what is wrong with libraries and manifests, and its manifests are
+//! The command `devices plugin` finds what is wrong with libraries and manifests, and its manifests are
 //! accepted.
 #![cfg(target_os = "linux")]
 
@@ -124,7 +124,7 @@ fn each_entry_of_a_template_has_the_manifest_that_is_printed_for_it() {
         }
         let output = tool().args(["manifest", "--group", "acme.things"]).arg(&library).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(error, "device-plugin: the library offers no entry of `acme.things`\n");
+        assert_eq!(error, "devices plugin: the library offers no entry of `acme.things`\n");
     }
 }
 
@@ -179,10 +179,10 @@ fn of_several_backends_in_a_library_the_user_chooses_one() {
     let library = copy("two_file", &folder);
     let (code, text) = run(tool().arg("manifest").arg(&library));
     let message =
-        "device-plugin: the library offers 2 backends: choose one with `--entry`: `openreg`, `cuda`\n";
+        "devices plugin: the library offers 2 backends: choose one with `--entry`: `openreg`, `cuda`\n";
     assert_eq!((code, &*text), (2, message));
     let (code, text) = run(tool().args(["manifest", "--entry", "opencl"]).arg(&library));
-    let message = "device-plugin: the library offers no backend `opencl`; it offers `openreg`, `cuda`\n";
+    let message = "devices plugin: the library offers no backend `opencl`; it offers `openreg`, `cuda`\n";
     assert_eq!((code, &*text), (2, message));
     let (code, manifest) = run(tool().args(["manifest", "--entry", "cuda"]).arg(&library));
     assert_eq!(code, 0, "{manifest}");
@@ -321,7 +321,7 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
     let library = build(&folder, &[]);
     let text = problems(&library, 1);
     let (library_path, manifest) = (library.display(), folder.join("acme.plugin.json"));
-    let command = format!("\n  help: device-plugin manifest {library_path} > {}\n", manifest.display());
+    let command = format!("\n  help: devices plugin manifest {library_path} > {}\n", manifest.display());
     assert_contains(
         &text,
         &["problem: no manifest in the folder of the library names its backend `acme`", &command],
@@ -348,12 +348,12 @@ fn a_difference_between_manifest_and_library_has_the_command_that_mends_it() {
         assert_contains(&text, &[&format!("problem: {difference}")]);
     }
     let command =
-        format!("\n  help: device-plugin manifest --sha256 {library_path} > {}\n", manifest.display());
+        format!("\n  help: devices plugin manifest --sha256 {library_path} > {}\n", manifest.display());
     assert_eq!(text.matches(&command).count(), 6, "{text}");
 
     write_manifest(&folder, "acme", &[(r#""acme""#, r#""ecma""#), ("a number", "a digit")]);
     let text = problems(&library, 1);
-    let renamed = "acme.plugin.json` is `ecma`; the library offers `acme`\n  help: device-plugin manifest --name ecma /";
+    let renamed = "acme.plugin.json` is `ecma`; the library offers `acme`\n  help: devices plugin manifest --name ecma /";
     assert_contains(&text, &["problem: the `name` in `", renamed]);
     write_manifest(&folder, "acme", &[("a number", "a digit")]);
     assert_contains(
@@ -391,7 +391,7 @@ fn manifests_of_kernels_are_compared_as_those_of_backends_are() {
     let digest = format!(r#""sha256": "{}", {name}"#, "0".repeat(64));
     let (path, library_path) = (kernels.display(), library.display());
     let command =
-        format!("\n  help: device-plugin manifest --group device.kernels {library_path} > {path}\n");
+        format!("\n  help: devices plugin manifest --group device.kernels {library_path} > {path}\n");
     let with_digest = command.replace("device.kernels /", "device.kernels --sha256 /");
     for (from, to, problem, help) in [
         ("0.1.0", "0.0.9", "the `version` in `PATH` is `0.0.9`; the library has `0.1.0`", &*command),

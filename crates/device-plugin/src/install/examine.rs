@@ -1,4 +1,4 @@
-//! The checks of files one by one, for the command `device-plugin`: it shows all that is wrong, not the
+//! The checks of files one by one, for the command `devices plugin`: it shows all that is wrong, not the
 //! first.
 
 use std::io::{self, Seek};

@@ -318,7 +318,7 @@ mod tests {
         let path = folder.path.display();
         let expected = format!(
             "searched for backends in files: {path} (no manifests; if `liby.{DLL_EXTENSION}` is a backend, \
-             `device-plugin manifest` prints one)"
+             `devices plugin manifest` prints one)"
         );
         assert_eq!(read(&[&folder.path]).to_string(), expected);
         folder.write("x.plugin.json", manifest(json!({"group": "codec.decoders"})));

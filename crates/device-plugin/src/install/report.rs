@@ -124,7 +124,7 @@ impl fmt::Display for Searched {
         match self {
             Self::Folder { path, library: Some(library), .. } => write!(
                 f,
-                "{} (no manifests; if `{}` is a backend, `device-plugin manifest` prints one)",
+                "{} (no manifests; if `{}` is a backend, `devices plugin manifest` prints one)",
                 shown_path(path),
                 shown(library)
             ),

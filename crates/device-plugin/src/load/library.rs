@@ -173,7 +173,7 @@ impl Library {
         }
         Err(LoadFailure::new(format_args!(
             "the manifest is of {package} {version}, and the library {} of {} {}: print a new manifest with \
-             `device-plugin manifest`",
+             `devices plugin manifest`",
             self.file.display(),
             entry.package,
             entry.version
@@ -340,7 +340,7 @@ fn cannot_open(file: &Path, error: impl Error + 'static) -> LoadFailure {
     // ERROR_MOD_NOT_FOUND, though the file itself is there.
     let help = if cfg!(windows) && text.ends_with("(os error 126)") {
         "; a DLL that it needs is neither beside it nor in System32, and no other folder is searched: \
-         `device-plugin check` lists those that it needs"
+         `devices plugin check` lists those that it needs"
     } else {
         ""
     };

@@ -10,8 +10,8 @@ use crate::install::is_name;
 
 /// What `--help` prints.
 pub(super) const USAGE: &str = "\
-usage: device-plugin check [--trust-any-owner] [--time-limit SECONDS] FILE...
-       device-plugin manifest [--name NAME] [--group GROUP] [--entry ENTRY] [--sha256]
+usage: devices plugin check [--trust-any-owner] [--time-limit SECONDS] FILE...
+       devices plugin manifest [--name NAME] [--group GROUP] [--entry ENTRY] [--sha256]
                               [--trust-any-owner] [--time-limit SECONDS] FILE
 
 check     says what is in libraries with backends, and what is wrong with them and their manifests.
@@ -55,14 +55,14 @@ pub(super) enum How {
     Load,
 }
 
-/// `device-plugin check`
+/// `devices plugin check`
 #[derive(Debug)]
 pub(super) struct Check {
     pub(super) files: Vec<PathBuf>,
     pub(super) opening: Opening,
 }
 
-/// `device-plugin manifest`
+/// `devices plugin manifest`
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) file: PathBuf,

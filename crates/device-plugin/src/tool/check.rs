@@ -1,4 +1,4 @@
-//! `device-plugin check`: what is in libraries and their manifests, and what is wrong with them.
+//! `devices plugin check`: what is in libraries and their manifests, and what is wrong with them.
 
 use std::collections::HashSet;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! The command `device-plugin`: its arguments, and what it does with them. It is here so that tests of other
+//! The command `devices plugin`: its arguments, and what it does with them. It is here so that tests of other
 //! packages can build the command; nothing else calls it.
 
 mod arguments;
@@ -35,13 +35,13 @@ pub fn run(arguments: Vec<OsString>, output: &mut dyn Write, errors: &mut dyn Wr
     let command = match arguments::parse(arguments) {
         Ok(command) => command,
         Err(message) => {
-            let _ = writeln!(errors, "device-plugin: {message}\n\n{USAGE}");
+            let _ = writeln!(errors, "devices plugin: {message}\n\n{USAGE}");
             return ExitCode::from(USAGE_ERROR);
         }
     };
     let done = match command {
         Command::Help => write!(output, "{USAGE}").map(|()| FINE),
-        Command::Version => writeln!(output, "device-plugin {}", env!("CARGO_PKG_VERSION")).map(|()| FINE),
+        Command::Version => writeln!(output, "devices plugin {}", env!("CARGO_PKG_VERSION")).map(|()| FINE),
         Command::Check(check) => check::run(&check, output),
         Command::Manifest(manifest) => print::run(&manifest, output, errors),
         Command::Child { file, how } => child::run(&file, how),
@@ -49,7 +49,7 @@ pub fn run(arguments: Vec<OsString>, output: &mut dyn Write, errors: &mut dyn Wr
     // A closed pipe is the reader's way to end the command.
     ExitCode::from(done.unwrap_or_else(|error: io::Error| {
         if error.kind() != io::ErrorKind::BrokenPipe {
-            let _ = writeln!(errors, "device-plugin: cannot write: {error}");
+            let _ = writeln!(errors, "devices plugin: cannot write: {error}");
         }
         PROBLEMS
     }))

@@ -1,4 +1,4 @@
-//! `device-plugin manifest`: the manifest of a library.
+//! `devices plugin manifest`: the manifest of a library.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::tool::{FINE, PROBLEMS, USAGE_ERROR};
 pub(super) fn run(arguments: &Manifest, output: &mut dyn Write, errors: &mut dyn Write) -> io::Result<u8> {
     match manifest(arguments) {
         Ok(text) => output.write_all(text.as_bytes()).map(|()| FINE),
-        Err((code, message)) => writeln!(errors, "device-plugin: {message}").map(|()| code),
+        Err((code, message)) => writeln!(errors, "devices plugin: {message}").map(|()| code),
     }
 }
 
@@ -136,7 +136,7 @@ pub(super) fn command(
     let (name, entry) = (option("name", name), option("entry", entry));
     let sha256 = if sha256 { " --sha256" } else { "" };
     let (library, manifest) = (quoted(library), quoted(manifest));
-    format!("device-plugin manifest{group}{name}{entry}{sha256} {library} > {manifest}")
+    format!("devices plugin manifest{group}{name}{entry}{sha256} {library} > {manifest}")
 }
 
 /// A path as a word of a shell.

@@ -142,7 +142,7 @@ fn a_manifest_of_another_package_or_version_is_an_error() {
             &Manifest { file, entry: "sound", package, version },
             &format!(
                 "the manifest is of {package} {version}, and the library {} of mistakes 1.0.0: print a new manifest \
-                 with `device-plugin manifest`",
+                 with `devices plugin manifest`",
                 file.display()
             ),
         );

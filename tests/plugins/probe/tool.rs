@@ -1,5 +1,4 @@
-//! The command `device-plugin`, for authors and packagers of backends in files. `device-plugin --help` says
-//! how to use it.
+//! The command `devices plugin` alone, which tests run: the whole command has the backends for hardware too.
 
 use std::io;
 use std::process::ExitCode;
