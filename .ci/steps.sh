@@ -276,7 +276,8 @@ kernels-packages() {
     in_kernels
     cargo bench --locked -p device-kernels-benches --profile dev -- --test
     # With the crates of the root workspace, which are not published yet, from their folders.
-    for crate in device-conformance device-opencl device-openreg device-plugin device-registry entry-points entry-points-macros; do
+    for crate in device-config device-conformance device-opencl device-openreg device-plugin device-registry devices \
+        entry-points entry-points-macros; do
         patches+=(--config "patch.crates-io.$crate.path='../crates/$crate'")
     done
     cargo publish --workspace --dry-run --no-verify "${patches[@]}"
@@ -435,7 +436,7 @@ step slow book 300 'the documentation as a book, whose links are checked'
 book() {
     # The newest that this version of Rust builds.
     command -v mdbook >/dev/null ||
-        cargo install --quiet --locked --no-default-features --features search --version MDBOOK mdbook
+        cargo install --quiet --locked --no-default-features --features search --version 0.5.2 mdbook
     [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh python3
     mdbook build docs
 }

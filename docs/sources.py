@@ -7,12 +7,12 @@ the book such a link leads to the file in the checkout that the book was built f
 
 import json
 import os
+import pathlib
 import re
 import sys
 
 DOCS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(DOCS)
-BOOK = os.path.join(ROOT, "target", "book")
 
 # `](target)`, and `[name]: target` at the start of a line.
 LINK = re.compile(r"(\]\(|^\[[^\]]+\]: )([^)\s#]+)", re.MULTILINE)
@@ -26,10 +26,11 @@ def rewrite(link, page):
     if not os.path.exists(file):
         sys.exit(f"{page}: {link} is not there")
     if file.startswith(DOCS + os.sep) and (link.endswith(".md") or not os.path.isdir(file)):
-        return link
-    if base := os.environ.get("BOOK_SOURCES"):
-        return base.rstrip("/") + "/" + os.path.relpath(file, ROOT)
-    return os.path.relpath(file, os.path.dirname(os.path.join(BOOK, page)))
+        # mdBook calls the page of a folder `index`.
+        return re.sub(r"\bREADME\.md$", "index.md", link)
+    # With a scheme, as mdBook makes `.html` of any other `.md`.
+    base = os.environ.get("BOOK_SOURCES") or pathlib.Path(ROOT).as_uri()
+    return base.rstrip("/") + "/" + os.path.relpath(file, ROOT).replace(os.sep, "/")
 
 
 def visit(items):

@@ -79,6 +79,9 @@ pub(crate) struct Bench {
     /// The largest number of bytes that is copied, such as 64M
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     pub(crate) largest: usize,
+    /// Measures the kernels that the program links, in place of copies
+    #[arg(long)]
+    pub(crate) kernels: bool,
     /// Writes the measurements to a file, as rows with commas
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
@@ -86,7 +89,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
     /// Measures nothing, and compares two files that `--json` has written
-    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest"])]
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest", "kernels"])]
     pub(crate) compare: Vec<PathBuf>,
 }
 

@@ -5,6 +5,7 @@ mod arguments;
 mod bench;
 mod doctor;
 mod info;
+mod kernels;
 mod list;
 mod output;
 mod test;
@@ -16,6 +17,10 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use device_config::{Config, ConfigReport};
 use device_registry::{DeviceError, ErrorChain};
+
+pub use crate::kernels::{
+    KERNEL_BENCHMARKS, KernelBenchmark, KernelBenchmarkDescriptor, KernelError, Timer, kernel_benchmarks,
+};
 
 use crate::arguments::{Arguments, Command};
 use crate::output::Output;

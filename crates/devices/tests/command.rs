@@ -98,6 +98,10 @@ fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
         (&["info", "openreg:gqu"], "unknown kind `gqu` of device; the kinds are `cpu`, `gpu`"),
         (&["bench", "cpu", "--largest", "1T"], "expected a number, perhaps with K, M or G"),
         (&["bench", "cpu", "--largest", "1"], "expected at least 4096 bytes"),
+        (
+            &["bench", "--kernels", "cpu"],
+            "this program links no benchmark of kernels: the crate `devices-kernels`",
+        ),
         (&["bench", "--compare", "one.json"], "2 values required"),
         (&["bench", "--compare", "/nonexistent/a", "/nonexistent/b"], "/nonexistent/a: "),
         (&["bench", "cpu", "--largest", "4K", "--csv", "/nonexistent/a"], "cannot write /nonexistent/a: "),

@@ -1,29 +1,17 @@
 //! The measurements themselves.
 
-use std::time::{Duration, Instant};
+use std::error::Error;
 
 use device_registry::{Device, DeviceError, ErrorChain, HostBuffer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::SMALLEST;
-use crate::bench::record::{ALLOCATE, FORMAT, Failed, Measured, Measurement, Record};
-
-/// How long one cell of the table is measured. Each is run three times at least.
-const TIME: Duration = Duration::from_millis(150);
-
-/// At most so many runs of an operation are kept.
-const RUNS: usize = 2000;
+use crate::bench::record::{ALLOCATE, FORMAT, Failed, Measured, Measurement, Missing, Record};
+use crate::kernels::{KernelBenchmark, KernelError, Timed, Timer, median};
 
 /// Measures each device. One that fails keeps what was measured before, and the others are measured too.
 pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
-    let mut record = Record {
-        format: FORMAT,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-        devices: Vec::new(),
-        measurements: Vec::new(),
-        errors: Vec::new(),
-    };
+    let mut record = Record::new();
     let mut targets = Vec::new();
     for &device in devices {
         let target = Target::new(device, &mut record);
@@ -38,6 +26,48 @@ pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
         bar.set_message(target.device.to_string());
         let measured = target.measure(&targets, &sizes, &mut record.measurements, &bar);
         record.keep(target.device, measured);
+    }
+    bar.finish_and_clear();
+    record
+}
+
+/// Measures the kernels of each device by all benchmarks. One that fails keeps what was measured before.
+pub(crate) fn kernels(
+    benchmarks: &[&'static dyn KernelBenchmark],
+    devices: &[Device],
+    largest: usize,
+) -> Record {
+    let mut record = Record::new();
+    let bar = ProgressBar::new_spinner();
+    for &device in devices {
+        if let Err(error) = Target::new(device, &mut record) {
+            record.keep_error(device, &error);
+            continue;
+        }
+        for benchmark in benchmarks {
+            let mut keep = |timed| match timed {
+                Timed::Measured { call, bytes, operations, seconds } => {
+                    bar.set_message(format!("{device}: {call}"));
+                    bar.tick();
+                    record.measurements.push(Measurement {
+                        device: device.to_string(),
+                        operation: call,
+                        to: None,
+                        bytes: Some(bytes),
+                        operations: Some(operations).filter(|count| *count != 0),
+                        seconds,
+                    });
+                }
+                Timed::Missing { call } => {
+                    record.missing.push(Missing { device: device.to_string(), operation: call });
+                }
+            };
+            let result: Result<(), KernelError> =
+                benchmark.run(device, &mut Timer { largest, keep: &mut keep });
+            if let Err(error) = result {
+                record.keep_error(device, &*error);
+            }
+        }
     }
     bar.finish_and_clear();
     record
@@ -83,12 +113,28 @@ impl Target {
 }
 
 impl Record {
+    fn new() -> Self {
+        Self {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            devices: Vec::new(),
+            measurements: Vec::new(),
+            missing: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
     /// Keeps the error of a device.
     fn keep(&mut self, device: Device, result: Result<(), DeviceError>) {
         if let Err(error) = result {
-            let error = ErrorChain::new(&error).to_string();
-            self.errors.push(Failed { device: device.to_string(), error });
+            self.keep_error(device, &error);
         }
+    }
+
+    fn keep_error(&mut self, device: Device, error: &(dyn Error + 'static)) {
+        let error = ErrorChain::new(error).to_string();
+        self.errors.push(Failed { device: device.to_string(), error });
     }
 }
 
@@ -96,19 +142,6 @@ impl Record {
 fn sizes(largest: usize) -> impl Iterator<Item = usize> {
     let smaller = std::iter::successors(Some(SMALLEST), |len| len.checked_mul(16));
     smaller.take_while(move |len| *len < largest).chain([largest])
-}
-
-/// The median time of a call, after one that warms up.
-fn median(mut call: impl FnMut() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
-    call()?;
-    let (begun, mut runs) = (Instant::now(), Vec::new());
-    while runs.len() < 3 || (begun.elapsed() < TIME && runs.len() < RUNS) {
-        let start = Instant::now();
-        call()?;
-        runs.push(start.elapsed().as_secs_f64());
-    }
-    runs.sort_by(f64::total_cmp);
-    Ok(runs[runs.len() / 2])
 }
 
 fn latencies(
@@ -125,6 +158,7 @@ fn latencies(
             operation: operation.to_owned(),
             to: None,
             bytes: None,
+            operations: None,
             seconds,
         });
     };
@@ -157,6 +191,7 @@ fn transfers(
             operation: operation.to_owned(),
             to: to.map(|to| to.to_string()),
             bytes: Some(len as u64),
+            operations: None,
             seconds,
         });
     };

@@ -5,15 +5,17 @@ mod compare;
 mod measure;
 mod record;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
 
-use device_registry::{Device, devices};
+use device_registry::{Device, ErrorChain, devices};
 
 use crate::Failure;
 use crate::arguments::Bench;
-use crate::bench::record::{Failed, Record};
+use crate::bench::record::{Failed, Measurement, Missing, Record};
 use crate::info::chosen;
+use crate::kernels::{KernelBenchmark, kernel_benchmarks};
 use crate::output::{Cell, Output, RED, Table, bytes, outside, styled};
 
 pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failure> {
@@ -25,7 +27,11 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     for file in bench.csv.iter().chain(&bench.chart) {
         fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
     }
-    let record = measure::all(&devices, bench.largest);
+    let record = if bench.kernels {
+        measure::kernels(&benchmarks()?, &devices, bench.largest)
+    } else {
+        measure::all(&devices, bench.largest)
+    };
     // The files first: who closes the pipe early has them.
     if let Some(file) = &bench.csv {
         fs::write(file, record.csv()).map_err(|error| cannot_write(file, &error))?;
@@ -59,21 +65,37 @@ fn selected(texts: &[String]) -> Result<Vec<Device>, Failure> {
     Ok(found)
 }
 
+/// The benchmarks of kernels that the program links.
+fn benchmarks() -> Result<Vec<&'static dyn KernelBenchmark>, Failure> {
+    let loaded = kernel_benchmarks().load_all().into_iter().map(|(_, loaded)| loaded);
+    let benchmarks = loaded.collect::<Result<Vec<_>, _>>();
+    let benchmarks = benchmarks.map_err(|error| Failure::Other(ErrorChain::new(&error).to_string()))?;
+    if benchmarks.is_empty() {
+        let message = "this program links no benchmark of kernels: the crate `devices-kernels` has one, for the \
+                       operators of device-kernels";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    Ok(benchmarks)
+}
+
 fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
-    let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME", "BANDWIDTH"], &[2, 3, 4]);
+    let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME", "RATE"], &[2, 3, 4]);
     for measurement in &record.measurements {
         table.row([
             Cell::from(&measurement.device),
             Cell::from(measurement.what()),
             Cell::from(measurement.bytes.map(bytes).unwrap_or_default()),
             Cell::from(time(measurement.seconds)),
-            Cell::from(
-                measurement.bandwidth().map(|rate| format!("{:.2} GB/s", rate / 1e9)).unwrap_or_default(),
-            ),
+            Cell::from(rate(measurement)),
         ]);
     }
     output.table(&table)?;
-    output.line("\nMedians. Bandwidths count each byte once, in units of 10^9 bytes.")?;
+    output.line(
+        "\nMedians. GB/s counts each byte once, in units of 10^9; Gop/s counts additions and multiplications.",
+    )?;
+    for (device, calls) in missing(record) {
+        output.line(outside(format!("`{device}` has no kernel for {}", calls.join(", "))))?;
+    }
     for Failed { device, error } in &record.errors {
         output.line(format_args!(
             "{} {}",
@@ -82,6 +104,24 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
         ))?;
     }
     Ok(())
+}
+
+/// The calls that each device has no kernel for.
+fn missing(record: &Record) -> BTreeMap<&str, Vec<&str>> {
+    let mut calls = BTreeMap::<_, Vec<_>>::new();
+    for Missing { device, operation } in &record.missing {
+        calls.entry(&**device).or_default().push(&**operation);
+    }
+    calls
+}
+
+/// What limits the operation: arithmetic, or else bytes.
+fn rate(measurement: &Measurement) -> String {
+    match (measurement.arithmetic(), measurement.bandwidth()) {
+        (Some(rate), _) => format!("{:.2} Gop/s", rate / 1e9),
+        (None, Some(rate)) => format!("{:.2} GB/s", rate / 1e9),
+        (None, None) => String::new(),
+    }
 }
 
 /// Seconds with three digits and a unit.

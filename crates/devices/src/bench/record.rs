@@ -15,6 +15,9 @@ pub(crate) struct Record {
     pub(crate) system: String,
     pub(crate) devices: Vec<Measured>,
     pub(crate) measurements: Vec<Measurement>,
+    /// Calls that a device has no kernel for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) missing: Vec<Missing>,
     /// Why a device has no more of them.
     pub(crate) errors: Vec<Failed>,
 }
@@ -24,6 +27,13 @@ pub(crate) struct Record {
 pub(crate) struct Failed {
     pub(crate) device: String,
     pub(crate) error: String,
+}
+
+/// A call that a device has no kernel for.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Missing {
+    pub(crate) device: String,
+    pub(crate) operation: String,
 }
 
 /// A device that was measured.
@@ -43,6 +53,9 @@ pub(crate) struct Measurement {
     pub(crate) to: Option<String>,
     /// `None` for a latency.
     pub(crate) bytes: Option<u64>,
+    /// The arithmetic operations of a kernel, if they are what limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) operations: Option<u64>,
     pub(crate) seconds: f64,
 }
 
@@ -55,7 +68,12 @@ impl Measurement {
         }
     }
 
-    /// Bytes per second, of a copy or a fill.
+    /// Arithmetic operations per second, of a kernel.
+    pub(crate) fn arithmetic(&self) -> Option<f64> {
+        self.operations.map(|count| count as f64 / self.seconds)
+    }
+
+    /// Bytes per second, of a copy, a fill or a kernel.
     pub(crate) fn bandwidth(&self) -> Option<f64> {
         let moves = self.operation != ALLOCATE;
         self.bytes.filter(|_| moves).map(|bytes| bytes as f64 / self.seconds)
@@ -68,12 +86,18 @@ pub(crate) const ALLOCATE: &str = "allocate and free";
 impl Record {
     /// Rows with commas, under a row of titles.
     pub(crate) fn csv(&self) -> String {
-        let mut text = "device,operation,to,bytes,seconds,bytes_per_second\n".to_owned();
+        let mut text =
+            "device,operation,to,bytes,seconds,bytes_per_second,operations_per_second\n".to_owned();
         for measurement in &self.measurements {
-            let Measurement { device, operation, to, bytes, seconds } = measurement;
+            let Measurement { device, operation, to, bytes, operations: _, seconds } = measurement;
             let (to, bytes) = (to.as_deref().unwrap_or_default(), bytes.map(|bytes| bytes.to_string()));
             let rate = measurement.bandwidth().map(|rate| format!("{rate:.0}")).unwrap_or_default();
-            text += &format!("{device},{operation},{to},{},{seconds:e},{rate}\n", bytes.unwrap_or_default());
+            let arithmetic = measurement.arithmetic().map(|rate| format!("{rate:.0}")).unwrap_or_default();
+            // The shapes of a call have commas.
+            let operation =
+                if operation.contains(',') { format!("\"{operation}\"") } else { operation.clone() };
+            let bytes = bytes.unwrap_or_default();
+            text += &format!("{device},{operation},{to},{bytes},{seconds:e},{rate},{arithmetic}\n");
         }
         text
     }

@@ -48,7 +48,8 @@ impl Server {
         use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
         let pid = Pid::from_child(&self.process);
         kill_process(pid, Signal::STOP).expect("it runs");
-        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it waits");
+        let (_, status) =
+            waitpid(Some(pid), WaitOptions::UNTRACED).expect("it is a child").expect("it waits");
         assert!(status.stopped(), "{status:?}");
     }
 }
