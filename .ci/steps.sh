@@ -150,7 +150,7 @@ no-drivers() {
     export OCL_ICD_VENDORS=/nonexistent VK_ICD_FILENAMES=/nonexistent VK_DRIVER_FILES=/nonexistent
     cargo test --workspace --lib --test absent --test bad_input --test closing --test conformance --test elevated \
         --test exit --test large --test native --test program --test unused -- --skip cpu: --skip openreg:
-    cargo test -p device-cuda -p device-opencl -p device-wgpu -p device-tensor -p decode --doc
+    cargo test --workspace --doc -- crates/device-cuda crates/device-opencl crates/device-wgpu crates/device-tensor examples/
 }
 
 step run hardware 20 'the first example on real devices'

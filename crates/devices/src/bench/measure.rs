@@ -1,6 +1,7 @@
 //! The measurements themselves.
 
 use std::error::Error;
+use std::time::Duration;
 
 use device_registry::{Device, DeviceError, ErrorChain, HostBuffer};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -8,6 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::arguments::SMALLEST;
 use crate::bench::record::{ALLOCATE, FORMAT, Failed, Measured, Measurement, Missing, Record};
 use crate::kernels::{KernelBenchmark, KernelError, Timed, Timer, median};
+
+/// How long the first call of each kind may take, so that a device that hangs is an error. The calls that are
+/// measured have no limit: with one they go another way.
+const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// Measures each device. One that fails keeps what was measured before, and the others are measured too.
 pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
@@ -151,6 +156,8 @@ fn latencies(
 ) -> Result<(), DeviceError> {
     let stream = device.create_stream()?;
     let buffer = device.allocate(SMALLEST)?;
+    stream.fill(&buffer, 0..SMALLEST, &[0])?;
+    stream.synchronize_timeout(LIMIT)?;
     let mut add = |operation: &str, seconds| {
         bar.inc(1);
         measurements.push(Measurement {
@@ -184,6 +191,9 @@ fn transfers(
     let (source, destination) = (device.allocate(len)?, device.allocate(len)?);
     // Where the host has no room, that is an error, which `vec!` would not be.
     let mut host = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
+    source.write_timeout(0, &host, LIMIT)?;
+    source.read_timeout(0, &mut host, LIMIT)?;
+    destination.copy_from_timeout(&source, 0..len, 0, LIMIT)?;
     let mut add = |operation: &str, to: Option<Device>, seconds| {
         bar.inc(1);
         measurements.push(Measurement {
@@ -202,6 +212,7 @@ fn transfers(
     add("copy within", None, median(|| destination.copy_from(&source, 0..len, 0))?);
     for other in others {
         let there = other.allocate(len)?;
+        there.copy_from_timeout(&source, 0..len, 0, LIMIT)?;
         add("copy", Some(other), median(|| there.copy_from(&source, 0..len, 0))?);
     }
     Ok(())
@@ -210,6 +221,19 @@ fn transfers(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "openreg")]
+    #[test]
+    fn a_device_that_hangs_is_an_error() {
+        use device_registry::{Fault, device};
+        device_registry::backends().register(&device_openreg::OPENREG).expect("it is not linked");
+        let device = device("openreg:1").expect("it is registered");
+        // The first operation is the allocation, which has no limit.
+        device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 2 })).expect("it has faults");
+        let record = all(&[device], SMALLEST);
+        let [Failed { device, error }] = &record.errors[..] else { panic!("{record:?}") };
+        assert!(device == "openreg:1" && error.contains("not done after 1s"), "{error}");
+    }
 
     #[test]
     fn sizes_end_at_the_largest() {
