@@ -48,8 +48,8 @@ impl Case {
     }
 }
 
-/// The operator with the types and shapes of its arrays: `add f32[1024] f32[1024]`. The result is there too if it
-/// has another shape than the first input.
+/// The operator with the types and shapes of its arrays: `add f32[1024] f32[1024]`. The result is there too
+/// if it has another shape than the first input.
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.operator.name())?;
