@@ -50,12 +50,22 @@ fn with_attributes(device: &Device, properties: DeviceProperties) -> DevicePrope
         ("l2_cache_bytes", Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
         ("memory_bus_bits", Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH),
     ];
-    attributes.into_iter().fold(properties, |properties, (name, attribute)| {
+    let properties = attributes.into_iter().fold(properties, |properties, (name, attribute)| {
         match device.attribute(attribute) {
             Ok(value) => properties.with_attribute(name, value),
             Err(_) => properties,
         }
-    })
+    });
+    let number = |attribute| device.attribute(attribute).ok().filter(|number| *number > 0).map(i64::from);
+    let clock = number(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
+    match clock.zip(number(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)) {
+        // The clock is in kHz, and the bus moves its bits twice in each period: "How to Implement Performance
+        // Metrics in CUDA C/C++", NVIDIA.
+        Some((clock, bits)) => {
+            properties.with_attribute("memory_bandwidth_bytes_per_second", clock * 1000 * 2 * bits / 8)
+        }
+        None => properties,
+    }
 }
 
 /// Adds the compute capability, and the types for which PTX has arithmetic from that one on. It has none for

@@ -35,8 +35,13 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(target_os = "linux")]
 fn run() -> std::process::ExitCode {
-    let name = device_registry::device("cuda").and_then(|device| device.properties()).map(|found| found.name);
-    assert_eq!(name.as_deref().ok(), Some("Simulated CUDA device"), "{name:?}");
+    let properties = device_registry::device("cuda").and_then(|device| device.properties());
+    let properties = properties.expect("the driver is there");
+    assert_eq!(properties.name, "Simulated CUDA device");
+    let attribute = |name| properties.attributes.get(name).map(ToString::to_string);
+    // 1 GHz, twice, of 256 bits.
+    assert_eq!(attribute("memory_bandwidth_bytes_per_second").as_deref(), Some("64000000000"));
+    assert_eq!(attribute("l2_cache_bytes"), None, "this driver does not know it");
     eprintln!("note: each `cuda` below is a device of the simulated driver, and no hardware");
     device_conformance::Suite::new().backend("cuda").run()
 }

@@ -167,11 +167,11 @@ driver! {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => 99 << 10,
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 1 << 20,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => 256,
+            // In kHz.
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE => 1_000_000,
             // An older driver: the backend leaves out what it does not know.
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH => {
-                return Err(INVALID_VALUE);
-            }
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => return Err(INVALID_VALUE),
             other => misuse(format_args!("the attribute {other:?} is not simulated")),
         });
         Ok(())

@@ -8,7 +8,7 @@ use plotters::prelude::{
 };
 use plotters::style::Color;
 
-use crate::bench::record::Record;
+use crate::bench::record::{Measured, Record};
 use crate::output::bytes;
 
 const SIZE: (u32, u32) = (1000, 600);
@@ -22,6 +22,18 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
             series.entry(name).or_default().push((size as f64, rate / 1e9));
         }
     }
+    if series.is_empty() {
+        return Err("there is no bandwidth to draw".to_owned());
+    }
+    // What the driver says is a line across the sizes. A copy within the device reads and writes each byte, and
+    // so has half of it at most.
+    let sizes: Vec<f64> = series.values().flatten().map(|point| point.0).collect();
+    for Measured { device, memory_bandwidth, .. } in &record.devices {
+        if let Some(rate) = memory_bandwidth {
+            let points = sizes.iter().map(|size| (*size, *rate as f64 / 1e9)).collect::<Vec<_>>();
+            series.insert(format!("{device}: bandwidth of its memory"), points);
+        }
+    }
     let points = || series.values().flatten();
     let range = |of: fn(&(f64, f64)) -> f64| {
         let (least, most) = points()
@@ -29,9 +41,6 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
             .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
         (least / 1.3)..(most * 1.3)
     };
-    if series.is_empty() {
-        return Err("there is no bandwidth to draw".to_owned());
-    }
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -76,4 +85,35 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
         draw().map_err(|error| error.to_string())?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::record::Measurement;
+
+    #[test]
+    fn the_bandwidth_that_a_driver_tells_is_a_line() {
+        let measured = |device: &str, memory_bandwidth| Measured {
+            device: device.to_owned(),
+            name: String::new(),
+            driver: None,
+            memory_bandwidth,
+        };
+        let measurements = [1 << 12, 1 << 20].map(|size| Measurement {
+            device: "acme:0".to_owned(),
+            operation: "copy within".to_owned(),
+            to: None,
+            bytes: Some(size),
+            operations: None,
+            seconds: 1e-3,
+        });
+        let devices = vec![measured("acme:0", Some(64_000_000_000)), measured("acme:1", None)];
+        let record = Record { devices, measurements: measurements.to_vec(), ..Record::new() };
+        let svg = svg(&record).expect("there is something to draw");
+        assert!(svg.contains("acme:0: copy within") && svg.contains("acme:0: bandwidth of its memory"));
+        assert!(!svg.contains("acme:1"));
+        let nothing = Record { measurements: Vec::new(), ..record };
+        assert!(super::svg(&nothing).is_err());
+    }
 }

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use device_registry::{Device, DeviceError, ErrorChain, HostBuffer};
+use device_registry::{AttributeValue, Device, DeviceError, ErrorChain, HostBuffer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::SMALLEST;
@@ -91,8 +91,12 @@ impl Target {
         // Two buffers are copied from one to the other.
         let free = device.memory_info()?.free.map(|free| free / 2);
         let most = free.into_iter().chain(properties.largest_allocation).min().unwrap_or(u64::MAX);
+        let memory_bandwidth = match properties.attributes.get("memory_bandwidth_bytes_per_second") {
+            Some(AttributeValue::Integer(rate)) => u64::try_from(*rate).ok(),
+            _ => None,
+        };
         let (name, driver) = (properties.name, properties.driver);
-        record.devices.push(Measured { device: device.to_string(), name, driver });
+        record.devices.push(Measured { device: device.to_string(), name, driver, memory_bandwidth });
         Ok(Self { device, most })
     }
 
@@ -118,7 +122,7 @@ impl Target {
 }
 
 impl Record {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -42,6 +42,9 @@ pub(crate) struct Measured {
     pub(crate) device: String,
     pub(crate) name: String,
     pub(crate) driver: Option<String>,
+    /// The bandwidth of its memory in bytes per second, if the driver says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) memory_bandwidth: Option<u64>,
 }
 
 /// The median time of one operation.
