@@ -196,7 +196,7 @@ fn of_several_backends_in_a_library_the_user_chooses_one() {
     fs::write(folder.join("cuda.plugin.json"), manifest).unwrap();
     let (code, text) = check(&library);
     assert_eq!(code, 0, "{text}");
-    let note = "\nnote: no manifest in the folder of the library names its backend `openreg`\n  help: device-plugin \
+    let note = "\nnote: no manifest in the folder of the library names its backend `openreg`\n  help: devices plugin \
                 manifest --entry openreg ";
     assert_contains(&text, &[note]);
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use plotters::prelude::{
-    BLACK, ChartBuilder, IntoDrawingArea, IntoLogRange, LineSeries, Palette, Palette99, PathElement,
-    SVGBackend, SeriesLabelPosition, WHITE,
+    ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, Palette, Palette99, PathElement,
+    SVGBackend, Text, WHITE,
 };
-use plotters::style::Color;
 
 use crate::bench::record::{Measured, Record};
 use crate::output::bytes;
@@ -25,8 +24,8 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
     if series.is_empty() {
         return Err("there is no bandwidth to draw".to_owned());
     }
-    // What the driver says is a line across the sizes. A copy within the device reads and writes each byte, and
-    // so has half of it at most.
+    // What the driver says is a line across the sizes. A copy within the device reads and writes each byte,
+    // and so has half of it at most.
     let sizes: Vec<f64> = series.values().flatten().map(|point| point.0).collect();
     for Measured { device, memory_bandwidth, .. } in &record.devices {
         if let Some(rate) = memory_bandwidth {
@@ -46,7 +45,9 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         let draw = || -> Result<(), Box<dyn std::error::Error + '_>> {
             area.fill(&WHITE).map_err(|error| error.to_string())?;
-            let mut chart = ChartBuilder::on(&area)
+            // Beside the lines, so that it hides none.
+            let (lines, legend) = area.split_horizontally(720);
+            let mut chart = ChartBuilder::on(&lines)
                 .caption("Bandwidth by size", ("sans-serif", 22))
                 .margin(15)
                 .x_label_area_size(45)
@@ -65,20 +66,16 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
                 .draw()
                 .map_err(|error| error.to_string())?;
             for (number, (name, points)) in series.iter().enumerate() {
-                let color = Palette99::pick(number).to_rgba();
+                let style = Palette99::pick(number).stroke_width(2);
                 chart
-                    .draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))
-                    .map_err(|error| error.to_string())?
-                    .label(name)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+                    .draw_series(LineSeries::new(points.iter().copied(), style))
+                    .map_err(|error| error.to_string())?;
+                let y = 45 + 22 * number as i32;
+                let line = PathElement::new([(0, y), (22, y)], style);
+                legend.draw(&line).map_err(|error| error.to_string())?;
+                let text = Text::new(name.as_str(), (30, y - 7), ("sans-serif", 15));
+                legend.draw(&text).map_err(|error| error.to_string())?;
             }
-            chart
-                .configure_series_labels()
-                .position(SeriesLabelPosition::LowerRight)
-                .background_style(WHITE.mix(0.8))
-                .border_style(BLACK.mix(0.3))
-                .draw()
-                .map_err(|error| error.to_string())?;
             area.present().map_err(|error| error.to_string())?;
             Ok(())
         };
