@@ -23,27 +23,35 @@ fn a_burst_of_kernels_with_an_event_and_a_read_is_one_flush() {
     let device = device("opencl").unwrap();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
     let launch = |stream: &Stream| stream.launch(&[], |_| Ok(())).unwrap();
-    let (mut event, mut read) = (None, None);
-    assert_eq!(
-        flushes(|| {
-            (0..100).for_each(|_| launch(&stream));
-            event = Some(stream.record().unwrap());
-            read = Some(stream.read(&buffer, ..).unwrap());
-        }),
-        0,
-        "nobody looks at them"
-    );
-    assert_eq!(
-        flushes(|| {
+    let mut of_bursts = Vec::new();
+    for _ in 0..20 {
+        let (mut event, mut read) = (None, None);
+        assert_eq!(
+            flushes(|| {
+                (0..100).for_each(|_| launch(&stream));
+                event = Some(stream.record().unwrap());
+                read = Some(stream.read(&buffer, ..).unwrap());
+            }),
+            0,
+            "nobody looks at them"
+        );
+        of_bursts.push(flushes(|| {
             event.take().unwrap().synchronize().unwrap();
             assert_eq!(read.take().unwrap().wait().unwrap()[..], [0; 4]);
             stream.synchronize().unwrap();
-        }),
-        1
-    );
+        }));
+    }
+    expect_one(&of_bursts);
     // Each look at later work has a flush before it.
     launch(&stream);
     assert_eq!(flushes(|| stream.synchronize().unwrap()), 1);
     assert_eq!(flushes(|| stream.synchronize().unwrap()), 0, "all was submitted");
-    assert_eq!(flushes(|| drop(stream.read(&buffer, ..).unwrap().wait().unwrap())), 1);
+    let read = || drop(stream.read(&buffer, ..).unwrap().wait().unwrap());
+    expect_one(&[(); 20].map(|()| flushes(read)));
+}
+
+/// Expects one flush for each look. The stand-in does work at once: where it tells the end of a read before
+/// somebody looks, that needs none.
+fn expect_one(flushes: &[usize]) {
+    assert!(flushes.iter().all(|count| *count <= 1) && flushes.contains(&1), "{flushes:?}");
 }
