@@ -1,12 +1,14 @@
 //! Runs a check in a process of its own, because other checks would change what it measures: the number of
 //! threads, say.
 //!
-//! The check starts this program once more, with the name of its own test in the suite. An environment
-//! variable marks the second run of the check as the one in the subprocess.
+//! The check starts this program once more. An environment variable has the name of its own test in the suite,
+//! and marks the second run of the check as the one in the subprocess.
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, Read, Write, stdout};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +27,16 @@ const OUTCOME: &str = "device-conformance outcome: ";
 /// How long the end of a subprocess's output may take to arrive when it has ended: a process that it started
 /// may hold the output open.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// Whether the suite is what this program runs with its own arguments.
+static IS_SUITE: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the program runs the suite. Returns the suite's arguments in a process that a check has started:
+/// they are not those of the program, which may have others before it gets to the suite.
+pub(crate) fn begin_suite() -> Option<[OsString; 3]> {
+    IS_SUITE.store(true, Ordering::Relaxed);
+    env::var_os(SUBPROCESS).map(|test| [OsString::new(), test, "--exact".into()])
+}
 
 /// Whether a check has started this process, for itself alone.
 pub(crate) fn is_one() -> bool {
@@ -50,7 +62,12 @@ pub(crate) fn run(
         return outcome;
     }
     let mut program = process::program();
-    program.args([&test, "--exact"]).env(SUBPROCESS, &test);
+    if IS_SUITE.load(Ordering::Relaxed) {
+        program.args(env::args_os().skip(1));
+    } else {
+        program.args([&test, "--exact"]);
+    }
+    program.env(SUBPROCESS, &test);
     program.env(TIME_LIMIT, (context.limit().as_secs_f64() * 0.8).to_string());
     match output_within(&mut program, context.limit().mul_f64(0.9)) {
         Ok(output) => outcome(&output),

@@ -199,6 +199,11 @@ fn the_processes_of_the_suite_read_the_configuration_file_too() {
 
 #[test]
 fn the_suite_runs_on_one_device_and_a_filter_chooses_checks() {
+    // Checks that run in processes of their own.
+    for check in ["closing::a_close_leaves_nothing_behind", "enumeration::it_is_present_after_it_was_used"] {
+        let printed = printed(&["test", "openreg:1", "--", check]);
+        assert!(printed.contains("1 passed; 0 failed"), "{printed}");
+    }
     let one = printed(&["test", "openreg:1", "--", "memory::round_trip"]);
     assert!(
         one.contains("test openreg:1::memory::round_trip") && one.contains("1 passed; 0 failed"),

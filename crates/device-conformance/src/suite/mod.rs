@@ -187,6 +187,7 @@ impl Suite {
         mut self,
         arguments: impl IntoIterator<Item: Into<OsString> + Clone>,
     ) -> Result<ExitCode, String> {
+        let own = subprocess::begin_suite();
         let processes = environment::processes()?.unwrap_or(Processes::Shared);
         self.time_limit = environment::time_limit()?.unwrap_or(self.time_limit);
         programs::settings()?;
@@ -194,7 +195,10 @@ impl Suite {
         if let Some(worker) = environment::worker()? {
             return worker::serve(&suite, worker).map(|()| ExitCode::SUCCESS);
         }
-        let arguments = Arguments::from_iter(arguments);
+        let arguments = match own {
+            Some(own) => Arguments::from_iter(own),
+            None => Arguments::from_iter(arguments),
+        };
         let host = Arc::new(match processes {
             // A check runs this program once more for itself: that is its own process.
             Processes::Here => Host::here(&suite),
