@@ -1,8 +1,8 @@
 //! Runs a check in a process of its own, because other checks would change what it measures: the number of
 //! threads, say.
 //!
-//! The check starts this program once more. An environment variable has the name of its own test in the suite,
-//! and marks the second run of the check as the one in the subprocess.
+//! The check starts this program once more. An environment variable has the name of its own test in the
+//! suite, and marks the second run of the check as the one in the subprocess.
 
 use std::env;
 use std::ffi::OsString;
@@ -31,8 +31,8 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Whether the suite is what this program runs with its own arguments.
 static IS_SUITE: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the program runs the suite. Returns the suite's arguments in a process that a check has started:
-/// they are not those of the program, which may have others before it gets to the suite.
+/// Notes that the program runs the suite. Returns the suite's arguments in a process that a check has
+/// started: they are not those of the program, which may have others before it gets to the suite.
 pub(crate) fn begin_suite() -> Option<[OsString; 3]> {
     IS_SUITE.store(true, Ordering::Relaxed);
     env::var_os(SUBPROCESS).map(|test| [OsString::new(), test, "--exact".into()])
