@@ -8,9 +8,12 @@ use std::time::Duration;
 use crate::backend::{Allocation, BackendError, FillPattern, HostBuffer, HostMemory, Progress, Span};
 use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
+use crate::runtime::activity;
+use crate::runtime::activity::Work;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::{OpenDevice, StreamQueue};
+use crate::runtime::operation::{copy_work, fill_work, place};
 use crate::runtime::{chosen_stream, table, timed, transfer};
 
 /// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
@@ -181,7 +184,16 @@ impl Buffer {
         len: usize,
         queue: Option<&Arc<Progress>>,
     ) -> Result<Self, DeviceError> {
-        let allocation = if len > 0 { device.allocate(len, queue)? } else { Allocation::empty(device) };
+        let allocation = match len {
+            0 => Allocation::empty(device),
+            _ => match device.allocate(len, queue) {
+                Ok(allocation) => allocation,
+                Err(error) => {
+                    device.record_failure(len, &error);
+                    return Err(error);
+                }
+            },
+        };
         Ok(Self { device, allocation: Arc::new(allocation), range: 0..len })
     }
 
@@ -275,7 +287,8 @@ impl Buffer {
         };
         chosen_stream::settle(self.open_device())?;
         self.device.wait_for_memory(&span, None, "write")?;
-        transfer::write(self.device, &span, source)
+        let write = || (self.device(), Work::Write { bytes: source.len(), to: place(&span) });
+        activity::call(write, || transfer::write(self.device, &span, source))
     }
 
     /// Copies the bytes from `offset` on to `destination` on the host. Blocks.
@@ -290,7 +303,8 @@ impl Buffer {
             return Ok(());
         };
         chosen_stream::settle(self.open_device())?;
-        transfer::read(self.device, &span, destination)
+        let read = || (self.device(), Work::Read { bytes: span.len(), from: place(&span) });
+        activity::call(read, || transfer::read(self.device, &span, destination))
     }
 
     /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this
@@ -317,7 +331,8 @@ impl Buffer {
             chosen_stream::settle(self.device)?;
         }
         self.device.wait_for_memory(&to, None, "copy")?;
-        transfer::copy(source.device, &from, self.device, &to)
+        let copy = || transfer::copy(source.device, &from, self.device, &to);
+        activity::call(|| (self.device(), copy_work(&from, &to)), copy)
     }
 
     /// Like [`write`](Self::write), but waits no longer than `timeout`. It copies `source` first, and the
@@ -336,7 +351,8 @@ impl Buffer {
         let deadline = Deadline::new("write", timeout);
         chosen_stream::settle_until(self.device, &deadline)?;
         self.device.wait_for_memory_until(&span, &deadline)?;
-        timed::write(self.device, &span, source, &deadline)
+        let write = || (self.device(), Work::Write { bytes: source.len(), to: place(&span) });
+        activity::call(write, || timed::write(self.device, &span, source, &deadline))
     }
 
     /// Like [`read`](Self::read), but waits no longer than `timeout`. The work goes through a stream of its
@@ -358,7 +374,8 @@ impl Buffer {
         };
         let deadline = Deadline::new("read", timeout);
         chosen_stream::settle_until(self.device, &deadline)?;
-        timed::read(self.device, &span, destination, &deadline)
+        let read = || (self.device(), Work::Read { bytes: span.len(), from: place(&span) });
+        activity::call(read, || timed::read(self.device, &span, destination, &deadline))
     }
 
     /// Like [`copy_from`](Self::copy_from), but waits no longer than `timeout`. The work goes through a
@@ -385,7 +402,9 @@ impl Buffer {
             chosen_stream::settle_until(self.device, &deadline)?;
         }
         self.device.wait_for_memory_until(&to, &deadline)?;
-        timed::copy(source.device, from, self.device, to, &deadline)
+        let work = || (self.device(), copy_work(&from, &to));
+        let copy = || timed::copy(source.device, from.clone(), self.device, to.clone(), &deadline);
+        activity::call(work, copy)
     }
 
     /// Fills the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes. Blocks.
@@ -401,7 +420,8 @@ impl Buffer {
         };
         chosen_stream::settle(self.open_device())?;
         self.device.wait_for_memory(&destination, None, "fill")?;
-        transfer::fill(self.device, &destination, &pattern)
+        let fill = || transfer::fill(self.device, &destination, &pattern);
+        activity::call(|| (self.device(), fill_work(&destination)), fill)
     }
 
     /// The two ends of a range such as `..` or `2..=3`. An end that overflows lies outside of every buffer.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::{WaitFor, Work};
 use crate::runtime::deadline::Deadline;
 use crate::runtime::point::Point;
 
@@ -39,6 +41,11 @@ impl Event {
         &self.0
     }
 
+    /// A wait for it, for observers.
+    fn wait(&self) -> (Device, Work) {
+        (self.device(), Work::Wait(WaitFor::Event(self.0.id())))
+    }
+
     /// The device of the event's stream, with its index.
     #[must_use]
     pub fn device(&self) -> Device {
@@ -67,7 +74,7 @@ impl Event {
     ///
     /// Returns the errors of [`query`](Self::query).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        self.0.synchronize()
+        activity::call(|| self.wait(), || self.0.synchronize())
     }
 
     /// Like [`synchronize`](Self::synchronize), but waits no longer than `timeout`.
@@ -77,7 +84,8 @@ impl Event {
     /// [`DeviceError::TimedOut`] if the event is not done by then: the work goes on. Otherwise the errors of
     /// [`query`](Self::query).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
-        self.0.synchronize_until(&Deadline::new("synchronize an event", timeout))
+        let deadline = Deadline::new("synchronize an event", timeout);
+        activity::call(|| self.wait(), || self.0.synchronize_until(&deadline))
     }
 
     /// The time from `start` to this event. Blocks until both are done.

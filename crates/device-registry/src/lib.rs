@@ -37,6 +37,7 @@
 //! | asynchronous work | [`Device::create_stream`], [`Stream`], [`Event`], [`Pending`], [`StreamGuard`] |
 //! | when a call fails | [`DeviceError`], the module [`error`], [`Device::is_lost`], [`Device::reset`] |
 //! | fault injection, for tests | [`Device::faults`] |
+//! | what devices did | the module [`activity`] |
 //! | closing devices | [`Device::close`], [`close_all`] |
 //! | writing a backend | the module [`backend`] |
 //! | which backends are linked, and their states | [`backends()`], the module [`registry`] |
@@ -49,6 +50,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
+pub mod activity;
 mod available;
 pub mod backend;
 mod buffer;

@@ -195,7 +195,7 @@ fn driven(device: &'static OpenDevice, seen: &Arc<Seen>) -> Arc<Queue> {
 
 fn span(device: &'static OpenDevice) -> Span {
     device.statistics().add(1);
-    let allocation = crate::backend::Allocation::new(device, Arc::new(Bytes), 1, None, None);
+    let allocation = crate::backend::Allocation::new(device, Arc::new(Bytes), 1, None, None, 0);
     Span::new(&Arc::new(allocation), 0..1).expect("it has a byte")
 }
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::backend::HostBuffer;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::{WaitFor, Work};
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::outcome::Outcome;
 
@@ -54,7 +56,8 @@ impl Pending {
     /// [`DeviceError::InHostCall`] in a host call that would have to wait; [`DeviceError::Forked`] in a fork
     /// of the process that enqueued the work.
     pub fn wait(self) -> Result<HostBuffer, DeviceError> {
-        self.0.wait()
+        let wait = || (self.0.device().device(), Work::Wait(WaitFor::Read));
+        activity::call(wait, || self.0.wait())
     }
 
     /// Waits for the work, but no longer than `timeout`. Returns whether the work is done or has failed, so

@@ -11,9 +11,9 @@ use entry_points::message::panic_message;
 use entry_points::{LoadFailure, OptionOrigin};
 
 use crate::backend::{
-    Allocation, Backend, BackendDescriptor, BackendError, Block, Completion, DeviceDriver, DeviceValues,
-    FillPattern, Finish, HostBuffer, Launch, LossReporter, Memory, OpenedDevice, Owner, Parts, Presence,
-    Span, StreamDriver, StreamOrder, Watched, backends,
+    Allocation, Backend, BackendDescriptor, BackendError, Completion, DeviceDriver, DeviceValues,
+    FillPattern, Finish, Freed, HostBuffer, Launch, LossReporter, Memory, OpenedDevice, Owner, Parts,
+    Presence, Span, StreamDriver, Watched, backends,
 };
 use crate::device::Device;
 use crate::registry::Switches;
@@ -136,7 +136,7 @@ impl PluginDevice {
 
     /// Takes over memory that the driver has allocated, and drops it with the last span of it.
     pub fn own(&'static self, memory: Arc<dyn Memory>, len: usize) -> PluginMemory {
-        PluginMemory(Arc::new(Allocation::new(self, memory, len, None, None)))
+        PluginMemory(Arc::new(Allocation::new(self, memory, len, None, None, 0)))
     }
 }
 
@@ -153,13 +153,7 @@ impl Owner for PluginDevice {
         &self.values
     }
 
-    fn free(
-        &'static self,
-        memory: Arc<dyn Memory>,
-        _len: usize,
-        _block: Option<Block>,
-        _order: Option<StreamOrder>,
-    ) {
+    fn free(&'static self, memory: Arc<dyn Memory>, _freed: Freed) {
         if self.process.is_current() {
             drop_isolated(self.device, memory);
         } else {

@@ -15,6 +15,8 @@ use crate::device::Device;
 use crate::error::{BufferRole, DeviceError};
 use crate::event::Event;
 use crate::pending::Pending;
+use crate::runtime::activity;
+use crate::runtime::activity::{WaitFor, Work};
 use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::operation::{Operation, QueuedRead};
@@ -93,7 +95,7 @@ impl Device {
     /// device keeps the first 1,000 failures of streams that were dropped, and logs all of them.
     pub fn synchronize(self) -> Result<(), DeviceError> {
         match table::find(self)? {
-            Some(device) => device.synchronize(),
+            Some(device) => activity::call(|| wait_for(device), || device.synchronize()),
             None => Ok(()),
         }
     }
@@ -106,10 +108,18 @@ impl Device {
     /// errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(self, timeout: Duration) -> Result<(), DeviceError> {
         match table::find(self)? {
-            Some(device) => device.synchronize_until(&Deadline::new("synchronize", timeout)),
+            Some(device) => {
+                let deadline = Deadline::new("synchronize", timeout);
+                activity::call(|| wait_for(device), || device.synchronize_until(&deadline))
+            }
             None => Ok(()),
         }
     }
+}
+
+/// A wait for all work of a device, for observers.
+fn wait_for(device: &OpenDevice) -> (Device, Work) {
+    (device.device(), Work::Wait(WaitFor::Device))
 }
 
 impl Stream {
@@ -140,6 +150,12 @@ impl Stream {
     #[must_use]
     pub fn priority(&self) -> Priority {
         self.queue().priority()
+    }
+
+    /// Names the stream for [observers](crate::activity): `uploads`. A longer label than
+    /// [`Name::MAX_LEN`](crate::activity::Name::MAX_LEN) bytes is cut.
+    pub fn set_label(&self, label: &str) {
+        self.queue().set_label(label);
     }
 
     /// How far the driver's queue is; `None` if the driver has no queues.
@@ -369,7 +385,7 @@ impl Stream {
             .iter()
             .flatten()
             .try_for_each(|span| device.wait_for_memory(span, self.progress(), "launch"))?;
-        self.queue().launch(spans, kernel, options.short)
+        self.queue().launch(spans, kernel, options)
     }
 
     /// Records an event without a timestamp. It is done when all work that was enqueued before it is done.
@@ -424,7 +440,8 @@ impl Stream {
     /// The first error of queued work that was not reported. Returning it reports it: see [Errors in queued
     /// work](Self#errors-in-queued-work).
     pub fn synchronize(&self) -> Result<(), DeviceError> {
-        self.queue().synchronize()
+        let queue = self.queue();
+        activity::call(|| queue.wait(), || queue.synchronize())
     }
 
     /// Like [`synchronize`](Self::synchronize), but waits no longer than `timeout`.
@@ -457,7 +474,8 @@ impl Stream {
     /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work goes on,
     /// and no failure is reported by that error. Otherwise the errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
-        self.queue().synchronize_until(&Deadline::new("synchronize", timeout))
+        let (queue, deadline) = (self.queue(), Deadline::new("synchronize", timeout));
+        activity::call(|| queue.wait(), || queue.synchronize_until(&deadline))
     }
 
     fn check_device(&self, buffer: &Buffer, role: BufferRole) -> Result<(), DeviceError> {

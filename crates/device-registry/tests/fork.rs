@@ -4,9 +4,10 @@
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use device_registry::activity::{self, Batch, Observer};
 use device_registry::backend::HostMemory;
 use device_registry::{Buffer, Device, DeviceError, HostBuffer, Pending, device_count};
 
@@ -69,6 +70,7 @@ fn foreign() -> HostMemory {
 #[test]
 fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     let device = Device::cpu();
+    a_child_has_no_observers();
     assert_eq!(
         in_a_fork(|| usize::from(device.allocate(1).is_err())),
         0,
@@ -125,6 +127,33 @@ fn a_child_gets_errors_from_devices_of_its_parent_and_the_parent_continues() {
     device.synchronize().unwrap();
     device.allocate(1).unwrap().write(0, b"x").unwrap();
     assert!(RELEASED.load(Ordering::Relaxed), "the parent has released it");
+}
+
+/// It makes no records, and waits for no thread of an observer's.
+fn a_child_has_no_observers() {
+    struct Counts;
+
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+
+    impl Observer for Counts {
+        fn observe(&self, batch: &Batch) {
+            SEEN.fetch_add(batch.records.len(), Ordering::Relaxed);
+        }
+    }
+
+    let observation = activity::observe("counts", Counts).unwrap();
+    drop(activity::span("one"));
+    assert!(activity::flush(Duration::from_secs(20)));
+    assert_eq!(SEEN.load(Ordering::Relaxed), 2);
+    let in_child = || {
+        let span = activity::span("another");
+        let id = span.id();
+        drop(span);
+        let results = [id.is_none(), !observation.is_active(), activity::flush(Duration::ZERO)];
+        drop(observation);
+        results.iter().filter(|&&right| !right).count()
+    };
+    assert_eq!(in_a_fork(in_child), 0);
 }
 
 /// Each fork may come while another thread of the parent holds the lock of the work, which that thread would

@@ -23,6 +23,7 @@ const RUNTIME: [&[&str]; 6] = [
         "fork",
         "call_watch",
         "isolation",
+        "activity",
         "deferred",
         "deadline",
         "memory_cache",
@@ -41,6 +42,7 @@ const RUNTIME: [&[&str]; 6] = [
 
 /// The modules of the programs' interface, from the lowest up.
 const INTERFACE: [&[&str]; 1] = [&[
+    "activity",
     "select",
     "available",
     "selection",

@@ -100,7 +100,7 @@ pub(crate) use crate::backend::native::downcast;
 pub use crate::backend::opened_device::OpenedDevice;
 pub(crate) use crate::backend::opened_device::Parts;
 pub use crate::backend::options::{AllocateOptions, EventOptions, LaunchOptions, Priority, StreamOptions};
-pub(crate) use crate::backend::owner::Owner;
+pub(crate) use crate::backend::owner::{Freed, Owner};
 pub use crate::backend::presence::Presence;
 pub use crate::backend::properties::{DeviceKind, DeviceProperties, MemoryInfo, MemoryReuse};
 pub use crate::backend::read_threads::{ReadThread, ReadThreads};

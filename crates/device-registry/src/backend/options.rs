@@ -79,6 +79,8 @@ impl EventOptions {
 pub struct LaunchOptions {
     /// Whether the kernel takes little time and waits for nothing: see [`short`](Self::short).
     pub short: bool,
+    /// The name of the kernel: see [`named`](Self::named).
+    pub name: Option<&'static str>,
 }
 
 impl LaunchOptions {
@@ -94,6 +96,12 @@ impl LaunchOptions {
     /// program nothing else changes. A failure is the stream's, as that of any kernel.
     #[must_use]
     pub fn short(self) -> Self {
-        Self { short: true }
+        Self { short: true, ..self }
+    }
+
+    /// Names the kernel for [observers](crate::activity), such as `add`.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Self {
+        Self { name: Some(name), ..self }
     }
 }

@@ -6,6 +6,15 @@ use std::sync::Arc;
 use crate::backend::{BackendError, Block, DeviceValues, Memory, StreamOrder};
 use crate::device::Device;
 
+/// An allocation that is freed, without its memory.
+pub(crate) struct Freed {
+    pub(crate) len: usize,
+    pub(crate) block: Option<Block>,
+    pub(crate) order: Option<StreamOrder>,
+    /// Its number for observers; 0 if there was none when it was allocated.
+    pub(crate) number: u64,
+}
+
 /// The open device that owns memory. Any thread may drop memory, but not every thread may call a driver, so
 /// the device chooses the thread that frees it.
 pub(crate) trait Owner: Send + Sync {
@@ -18,14 +27,8 @@ pub(crate) trait Owner: Send + Sync {
     /// What kernels keep with it.
     fn values(&self) -> &DeviceValues;
 
-    /// Frees an allocation of `len` bytes: here, or later on a thread that may use devices.
-    fn free(
-        &'static self,
-        memory: Arc<dyn Memory>,
-        len: usize,
-        block: Option<Block>,
-        order: Option<StreamOrder>,
-    );
+    /// Frees an allocation: here, or later on a thread that may use devices.
+    fn free(&'static self, memory: Arc<dyn Memory>, freed: Freed);
 
     /// Runs a short query of memory while the device is open: a close waits for it.
     ///

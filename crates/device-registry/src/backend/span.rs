@@ -9,7 +9,7 @@ use std::sync::Arc;
 use entry_points::isolate;
 
 use crate::backend::native::{Hint, handle};
-use crate::backend::{BackendError, HostMemory, Memory, Owner, Progress, StreamOrder};
+use crate::backend::{BackendError, Freed, HostMemory, Memory, Owner, Progress, StreamOrder};
 
 /// A range of bytes in one memory. Only the core constructs one, after it has checked the range: it is not
 /// empty, and it lies inside the memory.
@@ -41,6 +41,8 @@ pub(crate) struct Allocation {
     block: Option<Block>,
     /// The stream that orders its uses, if it was allocated for one.
     order: Option<StreamOrder>,
+    /// Its number for observers; 0 if there was none when it was allocated.
+    number: u64,
 }
 
 // A panic can leave any values in the bytes, and all are valid.
@@ -55,8 +57,17 @@ impl Allocation {
         len: usize,
         block: Option<Block>,
         order: Option<StreamOrder>,
+        number: u64,
     ) -> Self {
-        Self { owner, memory: Some(memory), len, block, order }
+        Self { owner, memory: Some(memory), len, block, order, number }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn owner(&self) -> &'static dyn Owner {
+        self.owner
     }
 
     pub(crate) fn order(&self) -> Option<&StreamOrder> {
@@ -65,7 +76,7 @@ impl Allocation {
 
     /// Has no bytes, and no memory.
     pub(crate) fn empty(owner: &'static dyn Owner) -> Self {
-        Self { owner, memory: None, len: 0, block: None, order: None }
+        Self { owner, memory: None, len: 0, block: None, order: None, number: 0 }
     }
 
     /// Whether the device has declared native handles that are numbers.
@@ -81,7 +92,8 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            self.owner.free(memory, self.len, self.block, self.order.take());
+            let (len, block, order, number) = (self.len, self.block, self.order.take(), self.number);
+            self.owner.free(memory, Freed { len, block, order, number });
         }
     }
 }

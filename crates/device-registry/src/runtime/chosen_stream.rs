@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::error::DeviceError;
+use crate::runtime::activity;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::QueueHandle;
@@ -45,11 +46,15 @@ pub(crate) fn choose(device: &OpenDevice, stream: Option<Arc<QueueHandle>>) -> O
 /// Waits for the current stream, so that a blocking call runs after the work that was enqueued there.
 pub(crate) fn settle(device: &OpenDevice) -> Result<(), DeviceError> {
     let current = of(device).or_else(|| QueueHandle::default_of(device));
-    current.map_or(Ok(()), |stream| stream.queue().synchronize())
+    let Some(stream) = current else { return Ok(()) };
+    let queue = stream.queue();
+    activity::call(|| queue.wait(), || queue.synchronize())
 }
 
 /// Like [`settle`], until the deadline.
 pub(crate) fn settle_until(device: &OpenDevice, deadline: &Deadline) -> Result<(), DeviceError> {
     let current = of(device).or_else(|| QueueHandle::default_of(device));
-    current.map_or(Ok(()), |stream| stream.queue().synchronize_until(deadline))
+    let Some(stream) = current else { return Ok(()) };
+    let queue = stream.queue();
+    activity::call(|| queue.wait(), || queue.synchronize_until(deadline))
 }

@@ -1,5 +1,6 @@
 //! The private machinery: open devices, their queues, and isolated calls into drivers.
 
+pub(crate) mod activity;
 pub(crate) mod at_once;
 pub(crate) mod call_watch;
 pub(crate) mod chosen_stream;

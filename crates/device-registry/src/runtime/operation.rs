@@ -12,6 +12,8 @@ use crate::backend::{
 };
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::{Activity, Clock, Id, Place, Work};
 use crate::runtime::at_once::{AtOnce, SHORT_COPY};
 use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::{KeptMemory, OpenDevice};
@@ -27,7 +29,7 @@ pub(crate) enum Operation {
     Copy { from: &'static OpenDevice, source: Span, destination: Span },
     Fill { destination: Span, pattern: FillPattern },
     Call(Box<dyn FnOnce() + Send>),
-    Launch { spans: Vec<Option<Span>>, kernel: Kernel },
+    Launch { spans: Vec<Option<Span>>, name: Option<&'static str>, kernel: Kernel },
     Record { event: Arc<Point>, options: EventOptions },
     Wait(Arc<Point>),
 }
@@ -64,6 +66,37 @@ impl QueuedRead {
 
 pub(crate) type Kernel = Box<dyn FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send>;
 
+/// Records that a piece of work is enqueued in a stream. Returns its number.
+#[cold]
+pub(crate) fn enqueued(device: Device, stream: Id, what: Work) -> Option<Id> {
+    let work = activity::next_id()?;
+    activity::record(Some(device), Some(stream), Activity::Enqueued { work, what });
+    Some(work)
+}
+
+/// Records that a piece of work has ended, if it has a number.
+#[inline]
+pub(crate) fn ended(device: Device, stream: Id, id: Option<Id>, clock: Clock, outcome: activity::Outcome) {
+    if let Some(work) = id {
+        activity::record(Some(device), Some(stream), Activity::Ended { work, clock, outcome });
+    }
+}
+
+/// Bytes of a device, for observers.
+pub(crate) fn place(span: &Span) -> Place {
+    let allocation = span.allocation();
+    let device = allocation.owner().device();
+    Place { device, allocation: Id::new(allocation.number()), offset: span.offset() }
+}
+
+pub(crate) fn copy_work(source: &Span, destination: &Span) -> Work {
+    Work::Copy { bytes: source.len(), from: place(source), to: place(destination) }
+}
+
+pub(crate) fn fill_work(destination: &Span) -> Work {
+    Work::Fill { bytes: destination.len(), to: place(destination) }
+}
+
 /// The way to do a piece of work, decided when its turn comes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -90,6 +123,23 @@ impl Operation {
             Self::Launch { .. } => "launch",
             Self::Record { .. } => "record",
             Self::Wait(_) => "wait for an event",
+        }
+    }
+
+    /// What it is, for observers.
+    #[cold]
+    pub(crate) fn work(&self) -> Work {
+        match self {
+            Self::Write { source, destination } => {
+                Work::Write { bytes: source.len(), to: place(destination) }
+            }
+            Self::Read { source, .. } => Work::Read { bytes: source.len(), from: place(source) },
+            Self::Copy { source, destination, .. } => copy_work(source, destination),
+            Self::Fill { destination, .. } => fill_work(destination),
+            Self::Call(_) => Work::HostCall,
+            Self::Launch { spans, name, .. } => Work::Launch { kernel: *name, buffers: spans.len() },
+            Self::Record { .. } => Work::Record,
+            Self::Wait(event) => Work::WaitForEvent { event: event.id() },
         }
     }
 
@@ -141,7 +191,7 @@ impl Operation {
             Self::Copy { from, source, destination } => transfer::copy(from, &source, device, &destination),
             Self::Fill { destination, pattern } => transfer::fill(device, &destination, &pattern),
             Self::Call(call) => call_host(device, call),
-            Self::Launch { spans, kernel } => perform_launch(device, &spans, kernel),
+            Self::Launch { spans, kernel, .. } => perform_launch(device, &spans, kernel),
             Self::Record { event, .. } => {
                 event.reach();
                 Ok(())

@@ -1,19 +1,23 @@
 //! A point in a stream's work, and whether the stream has reached it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::backend::BackendError;
 use crate::error::DeviceError;
+use crate::runtime::activity::Id;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::{Awaited, OpenDevice};
 use crate::runtime::recorded::Recorded;
-use crate::sync::{Condvar, Mutex, lock, wait, wait_timeout};
+use crate::sync::{AtomicU64, Condvar, Mutex, lock, wait, wait_timeout};
 
 /// The state that the handles of one event share.
 pub(crate) struct Point {
     device: &'static OpenDevice,
     timed: bool,
+    /// The number by which observers know the work that records it; 0 without one.
+    id: AtomicU64,
     state: Mutex<State>,
     reached: Condvar,
 }
@@ -43,7 +47,16 @@ impl Drop for Point {
 impl Point {
     pub(crate) fn queued(device: &'static OpenDevice, timed: bool) -> Arc<Self> {
         let state = Mutex::new(State::Queued { waited_for: false });
-        Arc::new(Self { device, timed, state, reached: Condvar::new() })
+        Arc::new(Self { device, timed, id: AtomicU64::new(0), state, reached: Condvar::new() })
+    }
+
+    /// The number by which observers know the work that records it.
+    pub(crate) fn id(&self) -> Option<Id> {
+        Id::new(self.id.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_id(&self, id: Id) {
+        self.id.store(id.get(), Ordering::Relaxed);
     }
 
     pub(crate) fn reach(&self) {

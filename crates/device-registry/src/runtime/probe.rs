@@ -1,12 +1,15 @@
 //! Queries of a backend, which open no device and do not look which are open.
 
 use std::cell::RefCell;
+use std::time::Instant;
 
 use entry_points::Entry;
 
 use crate::backend::{Backend, BackendError, DeviceProperties, MemoryReuse, Presence};
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::Activity;
 use crate::runtime::isolation::isolated;
 use crate::runtime::transfer::CHUNK;
 use crate::runtime::{device_use, fork};
@@ -67,7 +70,23 @@ pub(super) fn load(device: Device, call: &'static str) -> Result<&'static dyn Ba
         return Err(DeviceError::InHostCall { device, call });
     }
     fork::check(device.backend())?;
-    Ok(device.backend().load()?)
+    match device.backend().loaded() {
+        Some(loaded) => Ok(loaded),
+        None => load_first(device),
+    }
+}
+
+#[cold]
+fn load_first(device: Device) -> Result<&'static dyn Backend, DeviceError> {
+    activity::begin_linked();
+    let begin = activity::is_on().then(Instant::now);
+    let loaded = device.backend().load();
+    if let Some(begin) = begin {
+        let of = Device::of_backend(device.backend(), None);
+        let record = Activity::Loaded { took: begin.elapsed(), failed: loaded.is_err() };
+        activity::record(Some(of), None, record);
+    }
+    Ok(loaded?)
 }
 
 /// The properties that a backend returns, with valid alignments.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::runtime::activity::MemoryInUse;
 use crate::runtime::memory_cache::Counters;
 
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
@@ -80,6 +81,14 @@ impl Statistics {
     pub(crate) fn grown(&self, reserved: u64) {
         let passing = self.passing.load(Ordering::Relaxed);
         self.peak_reserved.fetch_max(passing.wrapping_add(reserved), Ordering::Relaxed);
+    }
+
+    /// What is in use; the cache, if there is one, holds this many bytes.
+    pub(crate) fn in_use(&self, cache: Option<u64>) -> MemoryInUse {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        let passing = self.passing.load(Ordering::Relaxed);
+        let reserved = cache.map_or(allocated, |reserved| reserved.wrapping_add(passing));
+        MemoryInUse { allocated, reserved }
     }
 
     pub(crate) fn now(&self, cache: Option<Counters>) -> MemoryStatistics {

@@ -7,11 +7,14 @@
 use std::cell;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
+use std::time::Instant;
 
 use entry_points::{Interrupted, OnceLoad};
 
 use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::Activity;
 use crate::runtime::at_once::AtOnce;
 use crate::runtime::fork::PerProcess;
 use crate::runtime::isolation::{isolated, log_isolated, panicked};
@@ -50,7 +53,7 @@ fn open_first(device: Device) -> Result<&'static OpenDevice, DeviceError> {
     probe::check_exists(device)?;
     let opened = cell(device).get_or_load(
         ("devices", &device.to_string()),
-        || open_now(device),
+        || open_observed(device),
         |interrupted| match interrupted {
             Interrupted::Cycle(path) => DeviceError::OpenCycle { device, path },
             Interrupted::Panicked(message) => panicked(device, "open", &message),
@@ -63,6 +66,16 @@ fn open_first(device: Device) -> Result<&'static OpenDevice, DeviceError> {
         opened.drop_what_is_due();
     }
     Ok(opened)
+}
+
+fn open_observed(device: Device) -> Result<OpenDevice, DeviceError> {
+    let begin = activity::is_on().then(Instant::now);
+    let opened = open_now(device);
+    if let Some(begin) = begin {
+        let record = Activity::Opened { took: begin.elapsed(), failed: opened.is_err() };
+        activity::record(Some(device), None, record);
+    }
+    opened
 }
 
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::backend::{BackendError, BackendErrorKind};
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::Activity;
 use crate::runtime::isolation::{isolated, log_isolated};
 use crate::runtime::open_device::{Awaited, End, OpenDevice};
 use crate::sync::{fence, lock, pause};
@@ -19,6 +21,13 @@ pub(super) fn push_weak<T: ?Sized>(list: &mut Vec<Weak<T>>, value: Weak<T>) {
 }
 
 impl OpenDevice {
+    /// Records what became of the device.
+    fn record(&self, activity: Activity) {
+        if activity::is_on() {
+            activity::record(Some(self.device), None, activity);
+        }
+    }
+
     /// Marks the device as lost if the error of a call says so.
     pub(super) fn note<T>(&self, result: &Result<T, DeviceError>) {
         if let Err(DeviceError::Call { error, .. }) = result {
@@ -40,6 +49,7 @@ impl OpenDevice {
         if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.record(Activity::Lost);
         // Nothing may come of the work that threads wait for: a driver may never finish reads that it has
         // accepted, and a stream's thread may hang in a call. The log comes last, since a slow logger would
         // delay those threads.
@@ -126,6 +136,7 @@ impl OpenDevice {
         self.drop_what_is_due();
         let closed = isolated(self.device, CALL, || self.driver.close());
         self.fail_open_reads(&DeviceError::Closed { device: self.device, call: "read" });
+        self.record(Activity::Closed);
         let mut errors = work.err().into_iter().chain(late).chain(closed.err());
         let first = errors.next();
         // The call can return one error. It logs the others, since no later call can return them.
@@ -151,6 +162,7 @@ impl OpenDevice {
         let outcome = isolated(self.device, "reset", || self.driver.reset());
         self.leaving.store(outcome.is_ok(), Ordering::Release);
         if outcome.is_ok() {
+            self.record(Activity::Reset);
             self.end_own_streams();
             self.drop_what_is_due();
         }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::backend::{
-    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, HostMemory, Memory,
-    Progress, Span, StreamOrder,
+    AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Freed, HostMemory,
+    Memory, Progress, Span, StreamOrder,
 };
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::{Activity, Id, MemoryInUse, WaitFor, Work};
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::drop_isolated;
@@ -42,20 +44,53 @@ impl OpenDevice {
             return fail(BackendError::new(kind, message));
         }
         self.collect_for(len);
-        let (memory, block, order) = match &self.cache {
+        let (memory, block, order, reused) = match &self.cache {
             // What the core does about full memory would hide an injected failure.
-            _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None),
+            _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None, false),
             Some(cache) if cache.keeps(len) => {
-                let (memory, block, earlier) = self.allocate_cached(cache, len, queue)?;
-                (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)))
+                let (memory, block, earlier, reused) = self.allocate_cached(cache, len, queue)?;
+                (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)), reused)
             }
-            _ => (self.allocate_uncached(len)?, None, None),
+            _ => (self.allocate_uncached(len)?, None, None, false),
         };
         match block {
             None => self.count_uncached(len),
             Some(_) => self.statistics().add(len),
         }
-        Ok(Allocation::new(self, memory, len, block, order))
+        let number = if activity::is_on() { self.record_allocation(len, reused) } else { 0 };
+        Ok(Allocation::new(self, memory, len, block, order, number))
+    }
+
+    /// Records an allocation, and returns its number.
+    #[cold]
+    fn record_allocation(&self, bytes: usize, reused: bool) -> u64 {
+        let Some(allocation) = activity::next_id() else { return 0 };
+        let memory = self.memory_in_use();
+        let allocated = Activity::Allocated { allocation, bytes, reused, memory };
+        activity::record(Some(self.device()), None, allocated);
+        allocation.get()
+    }
+
+    /// Records that there was not enough memory.
+    #[cold]
+    pub(crate) fn record_failure(&self, bytes: usize, error: &DeviceError) {
+        if activity::is_on() && is_out_of_memory(error) {
+            let failed = Activity::AllocationFailed { bytes, memory: self.memory_in_use() };
+            activity::record(Some(self.device()), None, failed);
+        }
+    }
+
+    /// Records the free of an allocation that had a number.
+    #[inline]
+    fn record_free(&self, number: u64, bytes: usize) {
+        if let Some(allocation) = Id::new(number) {
+            let memory = self.memory_in_use();
+            activity::record(Some(self.device()), None, Activity::Freed { allocation, bytes, memory });
+        }
+    }
+
+    fn memory_in_use(&self) -> MemoryInUse {
+        self.statistics().in_use(self.cache.as_ref().map(MemoryCache::reserved))
     }
 
     /// Takes over memory of the host that the driver has not allocated. Its type is that of `cpu`. It passes
@@ -63,7 +98,8 @@ impl OpenDevice {
     pub(crate) fn import(&'static self, memory: HostMemory) -> Allocation {
         let len = memory.len();
         self.count_uncached(len);
-        Allocation::new(self, Arc::new(memory), len, None, None)
+        let number = if activity::is_on() { self.record_allocation(len, false) } else { 0 };
+        Allocation::new(self, Arc::new(memory), len, None, None, number)
     }
 
     /// Counts memory that passes the cache by, until [`give_back_now`](Self::give_back_now).
@@ -84,20 +120,23 @@ impl OpenDevice {
     }
 
     /// A block for `len` bytes: a free one, one promised to the queue with the number below which its work
-    /// uses it, or one of a new segment, which is shorter where the device is too full for more.
+    /// uses it, or one of a new segment, which is shorter where the device is too full for more. Returns also
+    /// whether it was free or promised.
     fn allocate_cached(
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
         len: usize,
         queue: Option<&Arc<Progress>>,
-    ) -> Result<(Arc<dyn Memory>, Block, u64), DeviceError> {
+    ) -> Result<(Arc<dyn Memory>, Block, u64, bool), DeviceError> {
         let size = cache.block_size(len).unwrap_or(len);
-        let taken = cache.take(size).map(|(memory, block)| (memory, block, 0));
-        if let Some(taken) = taken.or_else(|| cache.take_promised(size, queue?)) {
-            return Ok(taken);
+        if let Some((memory, block)) = cache.take(size) {
+            return Ok((memory, block, 0, true));
+        }
+        if let Some((memory, block, earlier)) = queue.and_then(|queue| cache.take_promised(size, queue)) {
+            return Ok((memory, block, earlier, true));
         }
         let (memory, block) = self.allocate_new(cache, len, size)?;
-        Ok((memory, block, 0))
+        Ok((memory, block, 0, false))
     }
 
     /// A block for `len` bytes in new memory, or in memory of work that is done.
@@ -220,17 +259,17 @@ impl OpenDevice {
         &'static self,
         cache: &MemoryCache<Arc<dyn Memory>>,
         memory: Arc<dyn Memory>,
-        len: usize,
         block: Block,
-        order: Option<StreamOrder>,
+        freed: Freed,
     ) {
         // The cache has a handle of its own.
         drop(memory);
-        let evicted = match order {
+        let evicted = match freed.order {
             Some(order) => cache.put_promised(block, &order),
             None => cache.put(block),
         };
-        self.statistics().remove(len);
+        self.statistics().remove(freed.len);
+        self.record_free(freed.number, freed.len);
         if !evicted.is_empty() {
             self.drop_when_allowed(evicted);
         }
@@ -264,9 +303,15 @@ impl OpenDevice {
         call: &'static str,
     ) -> Result<(), DeviceError> {
         match self.used_by_another(bytes, user, call)? {
-            Some(EarlierWork { queue, number }) => queue.wait_until_done(number),
+            Some(earlier) => self.wait_for_work(&earlier),
             None => Ok(()),
         }
+    }
+
+    #[cold]
+    fn wait_for_work(&self, EarlierWork { queue, number }: &EarlierWork) -> Result<(), DeviceError> {
+        let wait = || (self.device(), Work::Wait(WaitFor::Memory));
+        activity::call(wait, || queue.wait_until_done(*number))
     }
 
     /// Like [`wait_for_memory`](Self::wait_for_memory), for a thread and until the deadline.
@@ -307,31 +352,38 @@ impl OpenDevice {
     }
 
     /// Gives memory back to the driver, here or later on a thread that may use devices.
-    pub(super) fn give_back(&'static self, memory: Arc<dyn Memory>, len: usize) {
-        struct Freed(Option<Arc<dyn Memory>>, usize, &'static OpenDevice);
+    pub(super) fn give_back(&'static self, memory: Arc<dyn Memory>, freed: Freed) {
+        struct Later {
+            memory: Option<Arc<dyn Memory>>,
+            len: usize,
+            number: u64,
+            device: &'static OpenDevice,
+        }
 
-        impl Drop for Freed {
+        impl Drop for Later {
             fn drop(&mut self) {
-                if let Some(memory) = self.0.take() {
-                    self.2.give_back_now(memory, self.1);
+                if let Some(memory) = self.memory.take() {
+                    self.device.give_back_now(memory, self.len, self.number);
                 }
             }
         }
 
+        let Freed { len, number, .. } = freed;
         if device_use::defers_drops() {
-            self.drop_when_allowed(Freed(Some(memory), len, self));
+            self.drop_when_allowed(Later { memory: Some(memory), len, number, device: self });
         } else {
-            self.give_back_now(memory, len);
+            self.give_back_now(memory, len, number);
         }
     }
 
     #[inline]
-    fn give_back_now(&self, memory: Arc<dyn Memory>, len: usize) {
+    fn give_back_now(&self, memory: Arc<dyn Memory>, len: usize, number: u64) {
         drop_isolated(self.device(), memory);
         self.statistics().remove(len);
         if self.cache.is_some() {
             self.statistics().free_passing(len);
         }
+        self.record_free(number, len);
     }
 
     /// Gives the memory in the cache back to the driver.

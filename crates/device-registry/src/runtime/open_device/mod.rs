@@ -1,5 +1,6 @@
 //! An open device: its properties, and isolated calls into its driver.
 
+mod clock;
 mod closing;
 mod dependents;
 mod memory;
@@ -12,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
 use crate::backend::{
-    BackendError, BackendErrorKind, Block, DeviceDriver, DeviceProperties, DeviceValues, Fault,
-    FaultInjector, LossReporter, Memory, Owner, Parts, Presence, StreamDriver, StreamOrder,
+    BackendError, BackendErrorKind, DeviceDriver, DeviceProperties, DeviceValues, Fault, FaultInjector,
+    Freed, LossReporter, Memory, Owner, Parts, Presence, StreamDriver,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -23,6 +24,7 @@ use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::{drop_isolated, isolated};
 use crate::runtime::memory_cache::MemoryCache;
+pub(crate) use crate::runtime::open_device::clock::{Alignment, Timed};
 pub(crate) use crate::runtime::open_device::dependents::{Awaited, KeptMemory, StreamHandle, StreamQueue};
 pub(crate) use crate::runtime::open_device::streams::log_unreported;
 use crate::runtime::statistics::Statistics;
@@ -75,6 +77,8 @@ pub(crate) struct OpenDevice {
     has_default_stream: AtomicBool,
     /// What kernels keep with the device.
     values: DeviceValues,
+    /// The newest alignment of its clock with that of the host.
+    alignment: Mutex<Option<Arc<Alignment>>>,
 }
 
 // A panic in a driver can leave only the driver's own state half changed: every call into it is isolated. The
@@ -139,6 +143,7 @@ impl OpenDevice {
             idle_streams: Mutex::default(),
             has_default_stream: AtomicBool::new(false),
             values: DeviceValues::default(),
+            alignment: Mutex::default(),
         }
     }
 
@@ -409,20 +414,14 @@ impl Owner for OpenDevice {
         &self.values
     }
 
-    fn free(
-        &'static self,
-        memory: Arc<dyn Memory>,
-        len: usize,
-        block: Option<Block>,
-        order: Option<StreamOrder>,
-    ) {
+    fn free(&'static self, memory: Arc<dyn Memory>, freed: Freed) {
         if !self.is_of_this_process() {
             // The driver is unusable in a fork, and another thread may have held the cache's lock.
             return std::mem::forget(memory);
         }
-        match (&self.cache, block) {
-            (Some(cache), Some(block)) => self.free_into(cache, memory, len, block, order),
-            _ => self.give_back(memory, len),
+        match (&self.cache, freed.block) {
+            (Some(cache), Some(block)) => self.free_into(cache, memory, block, freed),
+            _ => self.give_back(memory, freed),
         }
     }
 

@@ -9,7 +9,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::backend::{HostBuffer, Progress, Span};
-use crate::runtime::open_device::{KeptMemory, OpenDevice};
+use crate::device::Device;
+use crate::runtime::activity;
+use crate::runtime::activity::{Activity, Clock, Id, Outcome};
+use crate::runtime::open_device::{KeptMemory, OpenDevice, Timed};
+use crate::runtime::operation::ended;
 use crate::runtime::recorded::Recorded;
 
 /// The core records an event after this many values, which shows later that the work is done.
@@ -26,6 +30,40 @@ pub(super) enum Keep {
     Value(#[expect(dead_code, reason = "kept alive, and not read")] Box<dyn Any + Send>),
     /// Memory that was allocated for the stream itself: it remembers the work that uses it.
     Ordered,
+    /// Work whose end observers get.
+    Observed(ObservedWork),
+}
+
+/// Work in a driver's queue that observers get the end of. If it is dropped before it is done, it has failed.
+pub(super) struct ObservedWork {
+    pub(super) device: Device,
+    pub(super) stream: Id,
+    /// The drop takes it.
+    pub(super) work: Option<Id>,
+    /// Events before and behind it, where the device's clock is wanted.
+    pub(super) times: Option<[Timed; 2]>,
+}
+
+impl ObservedWork {
+    /// The core has noticed that the work is done.
+    fn done(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        let record =
+            |time, activity| activity::record_at(time, Some(self.device), Some(self.stream), activity);
+        let times = self.times.take().and_then(|[begin, end]| Some((begin.time()?, end.time()?)));
+        let Some(((begin, _), (end, error))) = times else {
+            return ended(self.device, self.stream, Some(work), Clock::Noticed, Outcome::Done);
+        };
+        let clock = Clock::Device { error };
+        record(begin, Activity::Begun { work, clock });
+        record(end, Activity::Ended { work, clock, outcome: Outcome::Done });
+    }
+}
+
+impl Drop for ObservedWork {
+    fn drop(&mut self) {
+        ended(self.device, self.stream, self.work.take(), Clock::Noticed, Outcome::Failed);
+    }
 }
 
 impl Keep {
@@ -33,7 +71,7 @@ impl Keep {
     pub(super) fn host_bytes(&self) -> usize {
         match self {
             Self::Host(bytes) => bytes.len(),
-            Self::Span(_) | Self::Value(_) | Self::Ordered => 0,
+            Self::Span(_) | Self::Value(_) | Self::Ordered | Self::Observed(_) => 0,
         }
     }
 }
@@ -105,7 +143,7 @@ impl InFlight {
     pub(super) fn memory_of(&self, device: &OpenDevice) -> Vec<KeptMemory> {
         let memory = self.kept.iter().filter_map(|kept| match kept {
             Keep::Span(span) => KeptMemory::of(span, device),
-            Keep::Host(_) | Keep::Value(_) | Keep::Ordered => None,
+            Keep::Host(_) | Keep::Value(_) | Keep::Ordered | Keep::Observed(_) => None,
         });
         memory.collect()
     }
@@ -160,6 +198,15 @@ pub(super) struct Released {
 impl Released {
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.marks.is_empty()
+    }
+
+    /// Gives observers the ends of the work that has used the values. Call it without a lock.
+    pub(super) fn note_done(&mut self) {
+        for kept in &mut self.kept {
+            if let Keep::Observed(work) = kept {
+                work.done();
+            }
+        }
     }
 
     /// Drops the values, and leaks their host memory: the device may still access it, and cannot report when

@@ -21,14 +21,17 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Weak};
 
 use crate::backend::{
-    BackendError, EventDriver, Launch, Priority, Progress, Span, StreamDriver, StreamOptions,
+    BackendError, EventDriver, Launch, LaunchOptions, Priority, Progress, Span, StreamDriver, StreamOptions,
 };
+use crate::device::Device;
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::{Activity, Clock, Id, Name, WaitFor, Work};
 use crate::runtime::deadline::Deadline;
 use crate::runtime::device_use;
 use crate::runtime::isolation::{drop_isolated, log_isolated};
 use crate::runtime::open_device::{OpenDevice, StreamQueue, log_unreported};
-use crate::runtime::operation::{Operation, Route, perform_launch};
+use crate::runtime::operation::{Operation, Route, ended, enqueued, perform_launch};
 use crate::runtime::origin::Origin;
 use crate::runtime::queue::failure::Failure;
 pub(crate) use crate::runtime::queue::handle::QueueHandle;
@@ -39,6 +42,10 @@ use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 
 pub(crate) struct Queue {
     device: &'static OpenDevice,
+    /// Its number for observers.
+    id: Id,
+    /// Its label for observers, and how many observations had begun when they last got it.
+    label: Mutex<(Option<Name>, u64)>,
     priority: Priority,
     /// The driver's queue, if the driver has queues. The drop takes it.
     driver: Option<Box<dyn StreamDriver>>,
@@ -65,6 +72,8 @@ impl RefUnwindSafe for Queue {}
 struct State {
     /// The work that the thread has not begun.
     queue: VecDeque<Operation>,
+    /// The numbers that observers know the pieces by, each with its own number. Empty without observers.
+    ids: VecDeque<(u64, Id)>,
     /// How many pieces of work the thread has got, and how many it has finished. The number of a piece is the
     /// count of the pieces before it.
     accepted: u64,
@@ -103,6 +112,13 @@ impl State {
         self.queue.iter().take_while(move |operation| may_begin && operation.ends_by_itself())
     }
 
+    /// The number that observers know a piece by that the thread begins.
+    #[inline]
+    fn take_id(&mut self, number: u64) -> Option<Id> {
+        let (_, id) = self.ids.pop_front_if(|(of, _)| *of == number)?;
+        Some(id)
+    }
+
     /// How many pieces the thread finishes whatever the program does meanwhile.
     fn that_end_by_themselves(&self) -> u64 {
         let under_way = self.under_way.is_some() && self.ends_by_itself;
@@ -130,6 +146,8 @@ impl Queue {
         let in_flight = InFlight::default();
         let queue = Arc::new(Self {
             device,
+            id: activity::stream_id(),
+            label: Mutex::default(),
             priority: options.priority,
             driver,
             submitting: Mutex::default(),
@@ -142,6 +160,9 @@ impl Queue {
         });
         let of_device: Arc<dyn StreamQueue> = queue.clone();
         device.add_queue(Arc::downgrade(&of_device));
+        if activity::is_on() {
+            queue.record(Activity::StreamCreated { priority: options.priority });
+        }
         queue
     }
 
@@ -154,6 +175,55 @@ impl Queue {
         self.priority
     }
 
+    /// A wait for it, for observers.
+    pub(crate) fn wait(&self) -> (Device, Work) {
+        (self.device.device(), Work::Wait(WaitFor::Stream(self.id)))
+    }
+
+    /// Names it for observers.
+    pub(crate) fn set_label(&self, label: &str) {
+        *lock(&self.label) = (Some(Name::new(label)), 0);
+        self.record_label();
+    }
+
+    /// Gives the label to observers that do not have it.
+    fn record_label(&self) {
+        let observations = activity::observations();
+        let mut label = lock(&self.label);
+        if label.1 < observations
+            && let Some(text) = label.0
+        {
+            label.1 = observations;
+            self.record(Activity::StreamLabeled { label: text });
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record(&self, activity: Activity) {
+        activity::record(Some(self.device.device()), Some(self.id), activity);
+    }
+
+    /// Records that an operation is enqueued. Returns its number.
+    #[cold]
+    fn record_operation(&self, operation: &Operation) -> Option<Id> {
+        let id = self.record_enqueued(operation.work())?;
+        if let Operation::Record { event, .. } = operation {
+            event.set_id(id);
+        }
+        Some(id)
+    }
+
+    /// Records that work is enqueued. Returns its number.
+    #[cold]
+    fn record_enqueued(&self, what: Work) -> Option<Id> {
+        self.record_label();
+        if self.driver.is_some() {
+            self.device.align_clocks();
+        }
+        enqueued(self.device.device(), self.id, what)
+    }
+
     /// Accepts a piece of work. It runs in order, or is skipped because earlier work failed.
     ///
     /// # Errors
@@ -164,9 +234,24 @@ impl Queue {
         if let Operation::Read { read, .. } = &operation {
             self.device.add_open_read(read.outcome().awaited());
         }
-        let Some(driver) = self.driver.as_deref() else {
-            return self.accept_without_driver_queue(operation);
+        let id = if activity::is_on() { self.record_operation(&operation) } else { None };
+        let accepted = match self.driver.as_deref() {
+            Some(driver) => self.accept_with_driver_queue(driver, operation, id),
+            None => self.accept_without_driver_queue(operation, id),
         };
+        if id.is_some() && accepted.is_err() {
+            ended(self.device.device(), self.id, id, Clock::Host, activity::Outcome::Failed);
+        }
+        accepted
+    }
+
+    #[inline]
+    fn accept_with_driver_queue(
+        self: &Arc<Self>,
+        driver: &dyn StreamDriver,
+        operation: Operation,
+        id: Option<Id>,
+    ) -> Result<(), DeviceError> {
         // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock
         // twice.
         self.device.drop_what_is_due();
@@ -177,6 +262,7 @@ impl Queue {
             drop(state);
             drop(turn);
             operation.skip(self.device.device(), error);
+            ended(self.device.device(), self.id, id, Clock::Host, activity::Outcome::Skipped);
             return Ok(());
         }
         let failures = state.failure.count();
@@ -184,14 +270,14 @@ impl Queue {
         let is_turn = state.finished == state.accepted;
         let route = if is_turn { operation.route(self.device, true) } else { Route::Thread };
         if route == Route::Thread {
-            return self.give_to_thread(state, operation);
+            return self.give_to_thread(state, operation, id);
         }
         drop(state);
-        let submitted = self.submit(driver, operation, route, failures);
+        let submitted = self.submit(driver, operation, route, failures, id);
         let Submitted { left_to_host, collects, not_kept } = submitted;
         let accepted = match left_to_host {
             // Under the lock: after it, another thread's work could overtake this piece.
-            Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation),
+            Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation, id),
             other => other.map(drop),
         };
         drop(turn);
@@ -200,15 +286,22 @@ impl Queue {
     }
 
     #[inline]
-    fn accept_without_driver_queue(self: &Arc<Self>, operation: Operation) -> Result<(), DeviceError> {
+    fn accept_without_driver_queue(
+        self: &Arc<Self>,
+        operation: Operation,
+        id: Option<Id>,
+    ) -> Result<(), DeviceError> {
         // Before the lock, as it looks at the work only.
         let route = operation.route(self.device, false);
         let state = lock(&self.state);
         if route == Route::AtOnce && state.is_idle() {
-            self.perform_at_once(state, operation.name(), || operation.perform(self.device));
+            let name = operation.name();
+            self.perform_at_once(state, name, || {
+                self.perform_observed(id, || operation.perform(self.device))
+            });
             return Ok(());
         }
-        self.give_to_thread(state, operation)
+        self.give_to_thread(state, operation, id)
     }
 
     /// Accepts a kernel, as [`accept`](Self::accept) does an operation. A short one, whose route is
@@ -217,25 +310,29 @@ impl Queue {
         self: &Arc<Self>,
         spans: Vec<Option<Span>>,
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
-        short: bool,
+        options: &LaunchOptions,
     ) -> Result<(), DeviceError> {
-        if self.driver.is_none() && self.device.at_once().launches(short) {
+        if self.driver.is_none() && self.device.at_once().launches(options.short) {
             self.device.check("launch")?;
             let state = lock(&self.state);
             if state.is_idle() {
-                let device = self.device;
+                let (device, queue) = (self.device, &**self);
+                let work = || Work::Launch { kernel: options.name, buffers: spans.len() };
+                let id = if activity::is_on() { self.record_enqueued(work()) } else { None };
                 // It owns the spans, so that they are dropped before it counts as finished.
-                self.perform_at_once(state, "launch", move || perform_launch(device, &spans, kernel));
+                let launch = move || perform_launch(device, &spans, kernel);
+                self.perform_at_once(state, "launch", move || queue.perform_observed(id, launch));
                 return Ok(());
             }
         }
-        self.accept(Operation::Launch { spans, kernel: Box::new(kernel) })
+        self.accept(Operation::Launch { spans, name: options.name, kernel: Box::new(kernel) })
     }
 
     fn give_to_thread(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
         operation: Operation,
+        id: Option<Id>,
     ) -> Result<(), DeviceError> {
         if !state.has_thread {
             let queue = Arc::clone(self);
@@ -250,6 +347,10 @@ impl Queue {
                 return Err(error);
             }
             state.has_thread = true;
+        }
+        if let Some(id) = id {
+            let number = state.accepted;
+            state.ids.push_back((number, id));
         }
         state.queue.push_back(operation);
         state.accepted += 1;
@@ -283,7 +384,7 @@ impl Queue {
         state.flush = true;
         // Empty work wakes the thread. It waits for no work that blocks without a flush of its own: the
         // thread flushes before each piece of work that the driver does not do.
-        if self.give_to_thread(state, Operation::Call(Box::new(|| ()))).is_err() {
+        if self.give_to_thread(state, Operation::Call(Box::new(|| ())), None).is_err() {
             log_isolated(|| {
                 log::warn!("`{}`: queued work may not begin: cannot start a thread", self.device.device());
             });
@@ -360,6 +461,9 @@ impl Queue {
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.device.check("synchronize")?;
         self.settle();
+        if activity::wants_device_times() {
+            self.device.align_clocks_again();
+        }
         self.take_failure()?;
         // If the device was lost and another thread got the failure, this call must not succeed.
         self.device.check("synchronize")

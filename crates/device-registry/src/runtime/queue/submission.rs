@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use crate::backend::{BackendError, EventOptions, FillPattern, HostBuffer, Span, StreamDriver};
 use crate::error::DeviceError;
+use crate::runtime::activity;
+use crate::runtime::activity::Id;
 use crate::runtime::isolation::drop_isolated;
-use crate::runtime::open_device::{OpenDevice, StreamQueue, is_unsupported};
+use crate::runtime::open_device::{OpenDevice, StreamQueue, Timed, is_unsupported};
 use crate::runtime::operation::{Operation, Route, launch};
 use crate::runtime::queue::Queue;
-use crate::runtime::queue::in_flight::Keep;
+use crate::runtime::queue::in_flight::{Keep, ObservedWork};
 use crate::runtime::recorded::Recorded;
 use crate::runtime::transfer::{FillPlan, doublings};
 use crate::sync::lock;
@@ -41,13 +43,24 @@ impl Queue {
         operation: Operation,
         route: Route,
         failures: u64,
+        id: Option<Id>,
     ) -> Submitted {
         let event = match &operation {
             Operation::Record { event, .. } => Some(event.clone()),
             _ => None,
         };
         let mut kept = Vec::new();
+        let begin = if id.is_some() { self.timed(driver) } else { None };
         let left_to_host = self.submit_operation(driver, operation, route, &mut kept, failures);
+        if let (Ok(None), Some(_)) = (&left_to_host, id) {
+            let times = begin.and_then(|begin| Some([begin, self.timed(driver)?]));
+            kept.push(Keep::Observed(ObservedWork {
+                device: self.device.device(),
+                stream: self.id,
+                work: id,
+                times,
+            }));
+        }
         // Before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
@@ -120,7 +133,7 @@ impl Queue {
                 keep.push(destination.into());
                 filled?;
             }
-            Operation::Launch { spans, kernel } => {
+            Operation::Launch { spans, kernel, .. } => {
                 let (launched, kept) = launch(device, &spans, kernel, Some(stream));
                 keep.extend(kept.into_iter().map(Keep::Value));
                 keep.extend(spans.into_iter().flatten().map(Keep::from));
@@ -158,6 +171,14 @@ impl Queue {
             call @ Operation::Call(_) => return Ok(Some(call)),
         }
         Ok(None)
+    }
+
+    /// An event with a timestamp, for observers that want the device's clock. The caller holds `submitting`.
+    #[cold]
+    fn timed(&self, driver: &dyn StreamDriver) -> Option<Timed> {
+        let alignment = self.device.known_alignment()?;
+        let record = self.device.call_in_turn("record", |_| driver.record(&EventOptions::new().timed()));
+        Some(Timed::new(record.ok()?, &alignment))
     }
 
     /// Completes a submission after `submitting` is released. It may run foreign code, which may submit work
@@ -233,9 +254,12 @@ impl Queue {
         if self.device.is_lost() {
             return false;
         }
-        let released = lock(&self.in_flight).release(number);
+        let mut released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
         if any {
+            if activity::is_on() {
+                released.note_done();
+            }
             drop_isolated(self.device.device(), released);
         }
         self.device.settle_memory(&self.progress);

@@ -9,8 +9,9 @@ use entry_points::message::panic_message;
 
 use crate::backend::{BackendError, StreamDriver};
 use crate::error::DeviceError;
+use crate::runtime::activity::{Activity, Clock, Id, Outcome};
 use crate::runtime::device_use;
-use crate::runtime::operation::{Operation, Route};
+use crate::runtime::operation::{Operation, Route, ended};
 use crate::runtime::queue::{Queue, State};
 use crate::sync::{MutexGuard, lock, wait};
 
@@ -46,6 +47,7 @@ impl Queue {
             };
             let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
             (state.under_way, state.ends_by_itself) = (Some(call), operation.ends_by_itself());
+            let id = state.take_id(number);
             let skipped = state.failure.skips(number);
             drop(state);
             let mut route = Route::Thread;
@@ -53,14 +55,15 @@ impl Queue {
             let outcome = catch_unwind(AssertUnwindSafe(|| match skipped {
                 Some(error) => {
                     device_use::forbid(|| operation.skip(self.device.device(), error));
+                    ended(self.device.device(), self.id, id, Clock::Host, Outcome::Skipped);
                     Ok(())
                 }
                 None => match self.driver.as_deref() {
-                    None => operation.perform(self.device),
+                    None => self.perform_observed(id, || operation.perform(self.device)),
                     Some(driver) => {
                         operation.begin_awaited();
                         route = operation.route(self.device, true);
-                        self.perform(driver, operation, route, number, failures)
+                        self.perform(driver, operation, route, (number, id), failures)
                     }
                 },
             }));
@@ -101,6 +104,23 @@ impl Queue {
         });
     }
 
+    /// Does work by blocking calls, and records that if it has a number.
+    #[inline]
+    pub(super) fn perform_observed(
+        &self,
+        id: Option<Id>,
+        work: impl FnOnce() -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        if let Some(work) = id {
+            self.record(Activity::Begun { work, clock: Clock::Host });
+        }
+        let outcome = work();
+        if let Some(work) = id {
+            self.record(Activity::Ended { work, clock: Clock::Host, outcome: outcome_of(&outcome) });
+        }
+        outcome
+    }
+
     fn panicked(&self, call: &'static str, panic: Box<dyn Any + Send>) -> DeviceError {
         let error = BackendError::other(format_args!("it panicked: {}", panic_message(panic)));
         DeviceError::Call { device: self.device.device(), call, error }
@@ -127,35 +147,45 @@ impl Queue {
         state
     }
 
-    /// Does the piece of work with this number by its route, on the thread of a stream with a queue of the
+    /// Does the piece of work with this number, and that for observers, by its route, on the thread of a stream with a queue of the
     /// driver. There were this many failures when it was not skipped.
     fn perform(
         self: &Arc<Self>,
         driver: &dyn StreamDriver,
         operation: Operation,
         route: Route,
-        number: u64,
+        (number, id): (u64, Option<Id>),
         failures: u64,
     ) -> Result<(), DeviceError> {
         let left_to_host = if route == Route::Thread {
             Some(operation)
         } else {
             let turn = lock(&self.submitting);
-            let submitted = self.submit(driver, operation, route, failures);
+            let submitted = self.submit(driver, operation, route, failures, id);
             drop(turn);
             self.after_turn(submitted.collects, submitted.not_kept);
-            submitted.left_to_host?
+            let left_to_host = submitted.left_to_host;
+            if left_to_host.is_err() {
+                ended(self.device.device(), self.id, id, Clock::Host, Outcome::Failed);
+            }
+            left_to_host?
         };
         let Some(operation) = left_to_host else { return Ok(()) };
         // Earlier submitted work runs first, and this wait may be the first to return its failure.
         let waited = self.device.call("synchronize", |_| self.finish_driver(driver));
         let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).failure.skips(number));
         match skipped {
-            None => operation.perform(self.device),
+            None => self.perform_observed(id, || operation.perform(self.device)),
             Some(error) => {
                 device_use::forbid(|| operation.skip(self.device.device(), error));
+                ended(self.device.device(), self.id, id, Clock::Host, Outcome::Skipped);
                 waited
             }
         }
     }
+}
+
+#[cold]
+fn outcome_of(done: &Result<(), DeviceError>) -> Outcome {
+    if done.is_ok() { Outcome::Done } else { Outcome::Failed }
 }

@@ -1,0 +1,351 @@
+//! How records reach observers: a collector takes the records of all threads and puts them into the mailbox
+//! of each observer, which a thread of its own empties. So an observer that is slow, blocks or panics harms
+//! neither the program's work nor other observers.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use entry_points::message::panic_message;
+
+use crate::runtime::activity::exit;
+use crate::runtime::activity::observers::Observer;
+use crate::runtime::activity::record::{Batch, Thread};
+use crate::runtime::activity::rings::Ring;
+use crate::runtime::device_use;
+use crate::runtime::fork::PerProcess;
+use crate::runtime::isolation::log_isolated;
+
+/// The most records that wait for one observer.
+const MOST: usize = 1 << 16;
+
+/// How long the collector sleeps, unless the list of a thread is half full.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// How long the end of an observation waits for the observer.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Whether there may be an observer. A child of `fork` finds the value of its parent.
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Whether an observer wants device times.
+static DEVICE_TIMES: AtomicBool = AtomicBool::new(false);
+
+/// Whether records are to be made: one load, in every call.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// Whether to measure with the device's clock.
+#[inline]
+pub(crate) fn wants_device_times() -> bool {
+    is_on() && DEVICE_TIMES.load(Ordering::Relaxed)
+}
+
+// Not the locks of `crate::sync`: no model has an observer. No code of an observer runs under them.
+
+/// The observers of one process, and the records that are on their way to them.
+pub(super) struct Hub {
+    /// Whether it has observers.
+    is_active: AtomicBool,
+    /// How many observations have begun.
+    begun: AtomicU64,
+    seats: Mutex<Vec<Arc<Seat>>>,
+    rings: Mutex<Vec<Arc<Ring>>>,
+    /// Held while records go from the rings to the mailboxes, so that those of a thread stay in order.
+    collecting: Mutex<()>,
+    /// The thread that collects, while there are observers.
+    collector: Mutex<Option<thread::Thread>>,
+}
+
+pub(super) static HUB: PerProcess<Hub> = PerProcess::new([const { Hub::new() }; 8]);
+
+thread_local! {
+    /// Whether this is the thread of an observer, which cannot wait for itself.
+    static OBSERVES: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Hub {
+    const fn new() -> Self {
+        Self {
+            is_active: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            seats: Mutex::new(Vec::new()),
+            rings: Mutex::new(Vec::new()),
+            collecting: Mutex::new(()),
+            collector: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.is_active.load(Ordering::Relaxed)
+    }
+
+    /// How many observations have begun. A number that was seen before means that all observers got what was
+    /// recorded then.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has(&self, seat: &Arc<Seat>) -> bool {
+        lock(&self.seats).iter().any(|other| Arc::ptr_eq(other, seat))
+    }
+
+    pub(super) fn add_ring(&self, ring: &Arc<Ring>) {
+        lock(&self.rings).push(Arc::clone(ring));
+    }
+
+    /// Begins an observation.
+    pub(super) fn begin(&'static self, name: &str, observer: Box<dyn Observer>) -> io::Result<Arc<Seat>> {
+        // No name of a thread can have it.
+        let name = name.replace('\0', "");
+        let seat = Arc::new(Seat {
+            name: name.clone(),
+            wants_device_times: observer.wants_device_times(),
+            mailbox: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let own = Arc::clone(&seat);
+        thread::Builder::new().name(format!("observer {name}")).spawn(move || own.run(self, observer))?;
+        lock(&self.seats).push(Arc::clone(&seat));
+        if let Err(error) = self.start_collector() {
+            self.remove(&seat);
+            seat.close();
+            return Err(error);
+        }
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        self.switch();
+        exit::flush_at_exit();
+        Ok(seat)
+    }
+
+    fn start_collector(&'static self) -> io::Result<()> {
+        let mut collector = lock(&self.collector);
+        if collector.is_none() {
+            let thread = thread::Builder::new().name("device activity".to_owned());
+            *collector = Some(thread.spawn(|| self.collect_while_observed())?.thread().clone());
+        }
+        Ok(())
+    }
+
+    fn collect_while_observed(&self) {
+        loop {
+            self.collect();
+            let mut collector = lock(&self.collector);
+            if lock(&self.seats).is_empty() {
+                *collector = None;
+                return;
+            }
+            drop(collector);
+            thread::park_timeout(EVERY);
+        }
+    }
+
+    /// Wakes the collector, unless another thread does so.
+    pub(super) fn wake_collector(&self) {
+        if let Ok(collector) = self.collector.try_lock()
+            && let Some(thread) = &*collector
+        {
+            thread.unpark();
+        }
+    }
+
+    /// Puts the records of all threads into the mailboxes.
+    fn collect(&self) {
+        let _turn = lock(&self.collecting);
+        let seats = lock(&self.seats).clone();
+        let rings = lock(&self.rings).clone();
+        for ring in rings {
+            // Before its records are taken: none come after its end.
+            let has_ended = ring.has_ended();
+            let batch = ring.take();
+            if batch.records.len() as u64 + batch.lost > 0 {
+                deliver(&seats, batch);
+            }
+            if has_ended {
+                lock(&self.rings).retain(|other| !Arc::ptr_eq(other, &ring));
+            }
+        }
+    }
+
+    /// Hands over all records, and lets the observers write what they have kept. Returns whether they have
+    /// done so within the time.
+    pub(super) fn flush(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now().checked_add(timeout);
+        if OBSERVES.try_with(Cell::get).unwrap_or(true) {
+            return false;
+        }
+        self.collect();
+        let (pending, done) = channel();
+        lock(&self.seats).iter().for_each(|seat| seat.post(Message::Flush(pending.clone())));
+        drop(pending);
+        let left = deadline.map_or(timeout, |at| at.saturating_duration_since(Instant::now()));
+        // Each observer drops its end of the channel.
+        matches!(done.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
+    }
+
+    /// Ends an observation: the observer gets what was recorded before.
+    pub(super) fn end(&self, seat: &Arc<Seat>) {
+        // A child of `fork` has no observer, and its parent may have held a lock of the mailbox.
+        if !self.has(seat) {
+            return;
+        }
+        self.collect();
+        self.remove(seat);
+        seat.close();
+        if !OBSERVES.try_with(Cell::get).unwrap_or(true) {
+            seat.wait_for_end(LAST_WAIT);
+        }
+    }
+
+    fn remove(&self, seat: &Arc<Seat>) {
+        lock(&self.seats).retain(|other| !Arc::ptr_eq(other, seat));
+        self.switch();
+        self.wake_collector();
+    }
+
+    /// Sets the switches that every call looks at.
+    fn switch(&self) {
+        let seats = lock(&self.seats);
+        self.is_active.store(!seats.is_empty(), Ordering::Relaxed);
+        ON.store(!seats.is_empty(), Ordering::Relaxed);
+        DEVICE_TIMES.store(seats.iter().any(|seat| seat.wants_device_times), Ordering::Relaxed);
+    }
+}
+
+/// Puts a batch into all mailboxes.
+fn deliver(seats: &[Arc<Seat>], batch: Batch) {
+    let Some((last, others)) = seats.split_last() else { return };
+    for seat in others {
+        let (thread, records) = (Arc::clone(&batch.thread), batch.records.clone());
+        seat.post(Message::Batch(Batch { thread, records, lost: batch.lost }));
+    }
+    last.post(Message::Batch(batch));
+}
+
+/// One observer, from the outside.
+pub(super) struct Seat {
+    pub(super) name: String,
+    wants_device_times: bool,
+    mailbox: Mutex<Mailbox>,
+    /// Notified when there is a message, and when the observer's thread ends.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    messages: VecDeque<Message>,
+    /// How many records the messages have.
+    records: usize,
+    /// How many records found no room, by their thread.
+    lost: Vec<(Arc<Thread>, u64)>,
+    /// Whether no more messages come.
+    is_closed: bool,
+    /// Whether the observer's thread has ended.
+    has_ended: bool,
+}
+
+enum Message {
+    Batch(Batch),
+    /// The thread that waits sees the drop.
+    Flush(Sender<()>),
+}
+
+impl Seat {
+    fn post(&self, message: Message) {
+        let mut mailbox = lock(&self.mailbox);
+        if mailbox.is_closed || mailbox.has_ended {
+            return;
+        }
+        match message {
+            Message::Batch(batch) if mailbox.records + batch.records.len() > MOST => {
+                let lost = batch.records.len() as u64 + batch.lost;
+                match mailbox.lost.iter_mut().find(|(thread, _)| thread.number == batch.thread.number) {
+                    Some((_, count)) => *count += lost,
+                    None => mailbox.lost.push((batch.thread, lost)),
+                }
+            }
+            Message::Batch(batch) => {
+                mailbox.records += batch.records.len();
+                mailbox.messages.push_back(Message::Batch(batch));
+            }
+            flush @ Message::Flush(_) => mailbox.messages.push_back(flush),
+        }
+        drop(mailbox);
+        self.changed.notify_all();
+    }
+
+    /// The next message; `None` when there are no more.
+    fn next(&self) -> Option<Message> {
+        let mut mailbox = lock(&self.mailbox);
+        loop {
+            // The records that were lost came after those that wait.
+            let has_batch = mailbox.records > 0;
+            if !has_batch && let Some((thread, lost)) = mailbox.lost.pop() {
+                return Some(Message::Batch(Batch { thread, records: Vec::new(), lost }));
+            }
+            if let Some(message) = mailbox.messages.pop_front() {
+                if let Message::Batch(batch) = &message {
+                    mailbox.records -= batch.records.len();
+                }
+                return Some(message);
+            }
+            if mailbox.is_closed {
+                return None;
+            }
+            mailbox = self.changed.wait(mailbox).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// What the observer's thread does.
+    fn run(self: Arc<Self>, hub: &Hub, observer: Box<dyn Observer>) {
+        OBSERVES.with(|observes| observes.set(true));
+        // It may not use devices, as its work would be observed.
+        let observes = || {
+            device_use::forbid(|| {
+                while let Some(message) = self.next() {
+                    match message {
+                        Message::Batch(batch) => observer.observe(&batch),
+                        Message::Flush(_pending) => observer.flush(),
+                    }
+                }
+                observer.flush();
+                drop(observer);
+            });
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(observes)) {
+            let (name, message) = (&self.name, panic_message(panic));
+            log_isolated(|| {
+                log::error!("the observer `{name}` panicked, and gets no more records: {message}")
+            });
+            hub.remove(&self);
+        }
+        let mut mailbox = lock(&self.mailbox);
+        mailbox.has_ended = true;
+        // Also wakes the threads that wait for a flush.
+        mailbox.messages.clear();
+        drop(mailbox);
+        self.changed.notify_all();
+    }
+
+    fn close(&self) {
+        lock(&self.mailbox).is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_end(&self, timeout: Duration) {
+        let mailbox = lock(&self.mailbox);
+        let _ = self.changed.wait_timeout_while(mailbox, timeout, |mailbox| !mailbox.has_ended);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
