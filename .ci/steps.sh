@@ -276,8 +276,8 @@ kernels-packages() {
     in_kernels
     cargo bench --locked -p device-kernels-benches --profile dev -- --test
     # With the crates of the root workspace, which are not published yet, from their folders.
-    for crate in device-config device-conformance device-opencl device-openreg device-plugin device-registry devices \
-        entry-points entry-points-macros; do
+    for crate in device-config device-conformance device-opencl device-openreg device-plugin device-registry device-trace \
+        devices entry-points entry-points-macros; do
         patches+=(--config "patch.crates-io.$crate.path='../crates/$crate'")
     done
     cargo publish --workspace --dry-run --no-verify "${patches[@]}"

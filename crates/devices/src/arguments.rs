@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Test(Test),
     /// Measures bandwidths and latencies
     Bench(Bench),
+    /// Says what a trace has: time by kernel and copy, idle streams, waits of the host, memory
+    Trace(TraceArguments),
     /// Checks libraries with backends, and writes their manifests
     #[cfg(feature = "files")]
     #[command(disable_help_flag = true, disable_version_flag = true)]
@@ -91,6 +93,17 @@ pub(crate) struct Bench {
     /// Measures nothing, and compares two files that `--json` has written
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest", "kernels"])]
     pub(crate) compare: Vec<PathBuf>,
+}
+
+/// `devices trace`
+#[derive(Args, Debug)]
+pub(crate) struct TraceArguments {
+    /// A file that a program has written with DEVICE_TRACE=FILE
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Writes a page for browsers instead, with a timeline to zoom and memory over time
+    #[arg(long, value_name = "PAGE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// A number of bytes, perhaps with `K`, `M` or `G` for powers of 1024.

@@ -9,6 +9,7 @@ mod kernels;
 mod list;
 mod output;
 mod test;
+mod trace;
 
 use std::ffi::OsString;
 use std::io;
@@ -122,6 +123,7 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Doctor => doctor::run(&configuration, &mut output),
         Command::Test(test) => test::run(&test, &output),
         Command::Bench(bench) => bench::run(&bench, &mut output),
+        Command::Trace(arguments) => trace::run(&arguments, &mut output),
         #[cfg(feature = "files")]
         Command::Plugin { .. } if output.is_json() => {
             Err(Failure::Usage("`devices plugin` prints no JSON".to_owned()))

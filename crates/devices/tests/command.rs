@@ -345,3 +345,19 @@ fn the_tool_for_plugins_says_how_to_use_it_and_what_it_found() {
     let (code, printed, errors) = run(&["plugin", "manifest", file]);
     assert!(code == Some(1) && errors.starts_with("devices plugin: cannot open `"), "{printed}{errors}");
 }
+
+#[test]
+fn a_trace_becomes_a_summary_and_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (file, page) = (path("trace.json.gz"), path("trace.html"));
+    // The command itself is a program that uses devices.
+    let output = command(&["info", "openreg:1"]).env("DEVICE_TRACE", &file).output().unwrap();
+    assert!(output.status.success());
+    assert!(printed(&["trace", &file]).starts_with("devices: "));
+    assert_eq!(printed(&["trace", &file, "--html", &page]), "");
+    assert!(fs::read_to_string(&page).unwrap().contains("open openreg:1"));
+    expect_refusal(&["trace", &path("none")], 2, "cannot read `");
+    expect_refusal(&["trace", &page], 2, "expected a trace that `device-trace` has written");
+    expect_refusal(&["trace", "--json", &file], 2, "the file itself is JSON");
+}

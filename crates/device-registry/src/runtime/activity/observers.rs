@@ -62,8 +62,8 @@ entry_points::group! {
     pub static OBSERVERS: [ObserverDescriptor];
 
     /// The group `device.observers`: the observers that are linked into the program. They begin when the
-    /// program first uses a backend, and go on until its end. Variables with the prefix `DEVICE_OBSERVERS`
-    /// switch them on and off: see [`Switches`](crate::registry::Switches).
+    /// program first uses a backend or enters a [span](super::span), and go on until its end. Variables with
+    /// the prefix `DEVICE_OBSERVERS` switch them on and off: see [`Switches`](crate::registry::Switches).
     pub fn observers() -> Group<dyn Observer> {
         entry_points::Group::new("device.observers")
             .noun("observer")

@@ -23,6 +23,7 @@ use crate::runtime::activity::record::{Activity, Id, Name};
 /// Spans nest. Drop guards in the opposite order of their creation, as scopes do. A name is cut after
 /// [`Name::MAX_LEN`] bytes.
 pub fn span(name: &str) -> SpanGuard {
+    activity::begin_linked();
     let entered = if activity::is_on() { enter(name) } else { None };
     SpanGuard { entered, _not_send: PhantomData }
 }

@@ -147,8 +147,8 @@ impl Queue {
         state
     }
 
-    /// Does the piece of work with this number, and that for observers, by its route, on the thread of a stream with a queue of the
-    /// driver. There were this many failures when it was not skipped.
+    /// Does a piece of work by its route, on the thread of a stream with a queue of the driver. It has a
+    /// number in the stream, and one for observers. There were this many failures when it was not skipped.
     fn perform(
         self: &Arc<Self>,
         driver: &dyn StreamDriver,

@@ -1,0 +1,212 @@
+//! A trace in some lines of text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::read::{Clock, HOST, Slice, Trace};
+
+/// How many lines a table has at most.
+const LINES: usize = 15;
+
+/// The summary: the time by kernel and by direction of copies, how much of the time each stream was idle, the
+/// longest waits of the host, and memory.
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.program, time(self.end))?;
+        writeln!(f, "{}", if self.is_cut { ", and the file ends early" } else { "" })?;
+        let lost: u64 = self.instants.iter().filter_map(|instant| instant.count).sum();
+        if lost > 0 {
+            writeln!(f, "{lost} records were lost: what follows lacks them")?;
+        }
+        for instant in self.instants.iter().filter(|instant| instant.count.is_none()) {
+            let device = self.device(instant.place).map_or("the host", |device| &self.devices[device]);
+            writeln!(f, "{} after {}: {device}", instant.name, time(instant.time))?;
+        }
+        self.fmt_work(f)?;
+        self.fmt_streams(f)?;
+        self.fmt_waits(f)?;
+        self.fmt_memory(f)
+    }
+}
+
+#[derive(Default)]
+struct Total {
+    count: u64,
+    nanoseconds: u64,
+    bytes: u64,
+    failed: u64,
+}
+
+impl Trace {
+    /// Work of devices and blocking calls of the host.
+    fn fmt_work(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut totals: BTreeMap<String, Total> = BTreeMap::new();
+        for (&place, track) in &self.tracks {
+            let of_track = self.device(place).map(|device| self.devices[device].as_str());
+            for slice in track.slices.iter().filter(|slice| is_work(slice)) {
+                let device = of_track.or(slice.device.as_deref()).unwrap_or_default();
+                let total = totals.entry(described(slice, device)).or_default();
+                total.count += 1;
+                total.nanoseconds += slice.duration.unwrap_or(self.end - slice.start);
+                total.bytes += slice.bytes;
+                total.failed += u64::from(slice.outcome != super::Outcome::Done);
+            }
+        }
+        let mut totals: Vec<_> = totals.into_iter().collect();
+        totals.sort_by_key(|(_, total)| std::cmp::Reverse(total.nanoseconds));
+        if totals.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:>12} {:>9} {:>12} {:>10}  work", "time", "count", "each", "GB/s")?;
+        for (name, total) in totals.iter().take(LINES) {
+            let rate = match total.bytes {
+                0 => String::new(),
+                bytes => format!("{:.2}", bytes as f64 / total.nanoseconds.max(1) as f64),
+            };
+            let failed = match total.failed {
+                0 => String::new(),
+                failed => format!(", {failed} failed or skipped"),
+            };
+            let (all, each) = (time(total.nanoseconds), time(total.nanoseconds / total.count));
+            writeln!(f, "{all:>12} {:>9} {each:>12} {rate:>10}  {name}{failed}", total.count)?;
+        }
+        more(f, totals.len())
+    }
+
+    fn fmt_streams(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let streams: Vec<_> =
+            self.tracks.iter().filter(|(place, track)| place.0 != HOST && !track.slices.is_empty()).collect();
+        if streams.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "\n{:>12} {:>9}  stream, from its first work to its last", "busy", "idle")?;
+        for (&place, track) in streams {
+            let device = self.device(place).map_or("", |device| &self.devices[device]);
+            let first = track.slices.first().map_or(0, |slice| slice.start);
+            let mut busy = 0;
+            let mut until = first;
+            for slice in &track.slices {
+                let end = slice.duration.map_or(self.end, |duration| slice.start + duration);
+                busy += end.saturating_sub(until.max(slice.start));
+                until = until.max(end);
+            }
+            let idle = 100.0 * (1.0 - busy as f64 / (until - first).max(1) as f64);
+            let noticed = track.slices.iter().any(|slice| slice.clock == Clock::Noticed);
+            let noticed = if noticed { "; its ends were noticed late" } else { "" };
+            writeln!(f, "{:>12} {idle:>7.1} %  {device}, {}{noticed}", time(busy), track.name)?;
+        }
+        Ok(())
+    }
+
+    fn fmt_waits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut waits: Vec<_> = self
+            .tracks
+            .iter()
+            .filter(|(place, _)| place.0 == HOST)
+            .flat_map(|(_, track)| track.slices.iter().map(move |slice| (track, slice)))
+            .filter(|(_, slice)| slice.category == "wait")
+            .map(|(track, slice)| (slice.duration.unwrap_or(self.end - slice.start), track, slice))
+            .collect();
+        if waits.is_empty() {
+            return Ok(());
+        }
+        waits.sort_by_key(|&(duration, ..)| std::cmp::Reverse(duration));
+        let all: u64 = waits.iter().map(|&(duration, ..)| duration).sum();
+        writeln!(f, "\nThe host waited {} times, {} in all. The longest:", waits.len(), time(all))?;
+        for (duration, track, slice) in waits.iter().take(5) {
+            let device = slice.device.as_deref().unwrap_or_default();
+            let open = if slice.duration.is_none() { ", and still does" } else { "" };
+            writeln!(
+                f,
+                "{:>12} after {}: {}, {device}, on `{}`{open}",
+                time(*duration),
+                time(slice.start),
+                slice.name,
+                track.name
+            )?;
+        }
+        Ok(())
+    }
+
+    fn fmt_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (device, name) in self.devices.iter().enumerate() {
+            let of_device = || self.memory.iter().filter(|&&(of, ..)| of == device);
+            let Some(&(_, at, peak, _)) =
+                of_device().max_by_key(|&&(_, time, allocated, _)| (allocated, std::cmp::Reverse(time)))
+            else {
+                continue;
+            };
+            let reserved = of_device().map(|&(_, _, _, reserved)| reserved).max().unwrap_or(0);
+            writeln!(
+                f,
+                "\nmemory of {name}: at most {} allocated, after {}; {} reserved",
+                bytes(peak),
+                time(at),
+                bytes(reserved)
+            )?;
+            let lives = |allocation: &&super::Allocation| {
+                allocation.device == device
+                    && allocation.since <= at
+                    && allocation.until.is_none_or(|until| until > at)
+            };
+            let mut by_span: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+            for allocation in self.allocations.iter().filter(lives) {
+                let of_span =
+                    by_span.entry(allocation.span.as_deref().unwrap_or("outside of any span")).or_default();
+                *of_span = (of_span.0 + 1, of_span.1 + allocation.bytes);
+            }
+            let mut by_span: Vec<_> = by_span.into_iter().collect();
+            by_span.sort_by_key(|&(_, (_, bytes))| std::cmp::Reverse(bytes));
+            for &(span, (count, total)) in by_span.iter().take(LINES) {
+                writeln!(f, "{:>12} in {count} allocations then, {span}", bytes(total))?;
+            }
+            more(f, by_span.len())?;
+        }
+        Ok(())
+    }
+}
+
+/// Says how many lines a table leaves out.
+fn more(f: &mut fmt::Formatter<'_>, lines: usize) -> fmt::Result {
+    match lines.checked_sub(LINES).filter(|&more| more > 0) {
+        Some(more) => writeln!(f, "{:>12} and {more} more", ""),
+        None => Ok(()),
+    }
+}
+
+fn is_work(slice: &Slice) -> bool {
+    !matches!(slice.category.as_str(), "span" | "wait" | "event" | "device")
+}
+
+/// What it is, and of which devices.
+fn described(slice: &Slice, device: &str) -> String {
+    match (&slice.from, &slice.to) {
+        (Some(from), Some(to)) if from == to => format!("{}, within {from}", slice.name),
+        (Some(from), Some(to)) => format!("{}, {from} to {to}", slice.name),
+        (Some(from), None) => format!("{}, {from} to the host", slice.name),
+        (None, Some(to)) if slice.category == "write" => format!("{}, the host to {to}", slice.name),
+        (None, Some(to)) => format!("{}, {to}", slice.name),
+        (None, None) => format!("{}, {device}", slice.name),
+    }
+}
+
+/// A time with three or four digits.
+fn time(nanoseconds: u64) -> String {
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..1000 => format!("{nanoseconds} ns"),
+        1000..1_000_000 => format!("{:.2} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+fn bytes(bytes: u64) -> String {
+    let value = bytes as f64;
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{:.1} KiB", value / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", value / 1_048_576.0),
+        _ => format!("{:.2} GiB", value / 1_073_741_824.0),
+    }
+}

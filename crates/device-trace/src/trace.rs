@@ -1,0 +1,137 @@
+//! The observer that writes a trace to a file.
+
+use std::ffi::OsString;
+use std::io;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use device_registry::activity::{self, Batch, Observation, Observer};
+use device_registry::backend::LoadFailure;
+use parking_lot::Mutex;
+
+use crate::chrome::Writer;
+use crate::file::TraceFile;
+use crate::order::{Entry, Order};
+
+/// The variable with the name of the file.
+pub(crate) const VARIABLE: &str = "DEVICE_TRACE";
+
+/// How long bytes may wait until they are in the file: what a process that is killed loses.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Writes a trace of everything from now on to a file, until the returned value is dropped. The variable
+/// `DEVICE_TRACE` does the same for the whole run of a program.
+///
+/// The file replaces an older one. `%p` in its name is the number of the process. If the name ends with
+/// `.gz`, the file is compressed.
+///
+/// ```
+/// use device_registry::device;
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("trace.json.gz");
+/// let trace = device_trace::write_to(&file)?;
+/// device("cpu")?.allocate(64)?.write(0, &[1; 64])?;
+/// drop(trace);
+/// assert!(file.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// If the file cannot be created, or the system cannot start a thread.
+pub fn write_to(file: impl AsRef<Path>) -> io::Result<Observation> {
+    activity::observe("trace", TraceObserver::create(file.as_ref())?)
+}
+
+/// Loads the observer of the variable.
+pub(crate) fn load() -> Result<Box<dyn Observer>, LoadFailure> {
+    let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) else {
+        return Err(LoadFailure::unavailable(format_args!("{VARIABLE} is not set: it names the file")));
+    };
+    let file = PathBuf::from(file);
+    match TraceObserver::create(&file) {
+        Ok(observer) => Ok(Box::new(observer)),
+        Err(error) => {
+            let what = format!("{VARIABLE}: cannot create `{}`", file.display());
+            Err(LoadFailure::new(what).with_source(error))
+        }
+    }
+}
+
+struct TraceObserver(Mutex<State>);
+
+struct State {
+    path: PathBuf,
+    order: Order,
+    /// `None` after an error.
+    writer: Option<Writer<TraceFile>>,
+    written: Instant,
+}
+
+impl TraceObserver {
+    fn create(path: &Path) -> io::Result<Self> {
+        let path = with_process(path);
+        let program = std::env::current_exe().ok();
+        let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let writer = Some(Writer::new(TraceFile::create(&path)?, &program)?);
+        Ok(Self(Mutex::new(State { path, order: Order::default(), writer, written: Instant::now() })))
+    }
+}
+
+/// The path with the number of the process in place of `%p`.
+fn with_process(path: &Path) -> PathBuf {
+    match path.to_str() {
+        Some(text) => OsString::from(text.replace("%p", &std::process::id().to_string())).into(),
+        None => path.to_owned(),
+    }
+}
+
+impl State {
+    /// Writes the records whose turn has come, or all. After an error there is no file any more: a full disk
+    /// is reported once.
+    fn write(&mut self, all: bool) {
+        let Some(writer) = &mut self.writer else {
+            self.order = Order::default();
+            return;
+        };
+        let order = &mut self.order;
+        let mut write = || {
+            while let Some((time, thread, entry)) = if all { order.take() } else { order.next() } {
+                match entry {
+                    Entry::Record(record) => writer.record(&thread, &record)?,
+                    Entry::Lost(count) => writer.lost(time, &thread, count)?,
+                }
+            }
+            if all {
+                writer.out().finish()
+            } else if self.written.elapsed() > EVERY {
+                self.written = Instant::now();
+                writer.out().flush()
+            } else {
+                Ok(())
+            }
+        };
+        if let Err(error) = write() {
+            log::error!("the trace ends early, as `{}` cannot be written: {error}", self.path.display());
+            self.writer = None;
+        }
+    }
+}
+
+impl Observer for TraceObserver {
+    fn observe(&self, batch: &Batch) {
+        let mut state = self.0.lock();
+        state.order.add(batch);
+        state.write(false);
+    }
+
+    fn flush(&self) {
+        self.0.lock().write(true);
+    }
+
+    fn wants_device_times(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,230 @@
+//! Traces of programs, read again.
+
+#![cfg(feature = "read")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use device_registry::backend::BackendError;
+use device_registry::{Device, LaunchOptions, activity};
+use device_trace::{ReadError, Trace, last_records, memory_snapshot, watch_memory, write_to};
+
+/// Runs the test of this name in a process of its own, in which the variable `CHILD` is set.
+fn child(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env("CHILD", "1");
+    command
+}
+
+fn is_child() -> bool {
+    std::env::var_os("CHILD").is_some()
+}
+
+/// Some work of each kind.
+fn work() {
+    let cpu = Device::cpu();
+    let _epoch = activity::span("epoch \"1\"");
+    let (stream, buffer) = (cpu.create_stream().unwrap(), cpu.allocate(1 << 20).unwrap());
+    stream.set_label("uploads");
+    stream.write(&buffer, 0, vec![1; 1 << 20]).unwrap();
+    stream.launch_with(&LaunchOptions::new().named("double"), &[&buffer], |_| Ok(())).unwrap();
+    stream.synchronize().unwrap();
+    stream.launch(&[], |_| Err(BackendError::other("on purpose"))).unwrap();
+    stream.host_call(|| ()).unwrap();
+    stream.synchronize().unwrap_err();
+    let mut bytes = vec![0; 1 << 20];
+    buffer.read(0, &mut bytes).unwrap();
+}
+
+#[test]
+fn a_trace_has_what_the_program_did() {
+    const TEST: &str = "a_trace_has_what_the_program_did";
+
+    if is_child() {
+        return work();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["trace.json", "trace.json.gz"] {
+        let file = folder.path().join(name);
+        let status = child(TEST).env("DEVICE_TRACE", &file).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success());
+        let summary = Trace::read(&file).unwrap().to_string();
+        for expected in [
+            "write, the host to cpu",
+            "double, cpu",
+            "launch, cpu, 1 failed or skipped",
+            "host call, cpu, 1 failed or skipped",
+            "read, cpu to the host",
+            "cpu, uploads",
+            "synchronize a stream, cpu, on `a_trace_has_what_the_program_did`",
+            "memory of cpu: at most 1.0 MiB allocated",
+            "1.0 MiB in 1 allocations then, epoch \"1\"",
+        ] {
+            assert!(summary.contains(expected), "{name}: no {expected:?} in\n{summary}");
+        }
+        assert!(!summary.contains("ends early"), "{summary}");
+    }
+    // The format of other tools: an array, of which the end may be missing.
+    let text = fs::read_to_string(folder.path().join("trace.json")).unwrap();
+    let events: serde_json::Value = serde_json::from_str(&format!("{text}]")).unwrap();
+    let events = events.as_array().unwrap();
+    let arrows = |phase| events.iter().filter(|event| event["ph"] == phase).count();
+    assert!(arrows("s") >= 4 && arrows("f") >= 3, "{text}");
+    assert_eq!(arrows("B"), arrows("E"), "{text}");
+    let mut depth = 0;
+    for event in events.iter().filter(|event| event["pid"] == 1) {
+        depth += i32::from(event["ph"] == "B") - i32::from(event["ph"] == "E");
+        assert!(depth >= 0, "{text}");
+    }
+}
+
+#[test]
+fn the_peak_of_memory_is_that_of_the_statistics() {
+    const TEST: &str = "the_peak_of_memory_is_that_of_the_statistics";
+
+    if is_child() {
+        let buffers: Vec<_> = (1..50).map(|number| Device::cpu().allocate(number * 1000).unwrap()).collect();
+        drop(buffers);
+        Device::cpu().allocate(77).unwrap();
+        println!("peak {}", Device::cpu().memory_statistics().unwrap().peak);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let output = child(TEST).env("DEVICE_TRACE", &file).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("peak 1225000\n"), "{output:?}");
+    let summary = Trace::read(&file).unwrap().to_string();
+    assert!(summary.contains("memory of cpu: at most 1.2 MiB allocated"), "{summary}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("\"allocated\":1225000,"), "{text}");
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_a_trace_that_can_be_read() {
+    const TEST: &str = "a_process_that_is_killed_leaves_a_trace_that_can_be_read";
+
+    if is_child() {
+        loop {
+            work();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json.gz");
+    let mut process = child(TEST).env("DEVICE_TRACE", &file).stdout(Stdio::null()).spawn().unwrap();
+    let begin = Instant::now();
+    let has_records = |file: &Path| Trace::read(file).is_ok_and(|trace| trace.to_string().contains("double"));
+    while !has_records(&file) {
+        assert!(begin.elapsed() < Duration::from_secs(60), "nothing is written");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let trace = Trace::read(&file).unwrap();
+    assert!(trace.to_string().contains("double, cpu"), "{trace}");
+}
+
+#[test]
+fn a_trace_in_code_ends_where_it_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace-%p.json");
+    let trace = write_to(&file).unwrap();
+    drop(activity::span("inside"));
+    drop(trace);
+    drop(activity::span("outside"));
+    let file = folder.path().join(format!("trace-{}.json", std::process::id()));
+    let text = fs::read_to_string(file).unwrap();
+    assert!(text.contains("inside") && !text.contains("outside"), "{text}");
+}
+
+#[test]
+fn a_file_that_cannot_be_created_is_an_error_that_names_it_and_the_program_runs() {
+    const TEST: &str = "a_file_that_cannot_be_created_is_an_error_that_names_it_and_the_program_runs";
+
+    if is_child() {
+        work();
+        println!("{}", activity::observers().report());
+        return;
+    }
+    let output = child(TEST).env("DEVICE_TRACE", "/no/such/folder/trace.json").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("DEVICE_TRACE: cannot create `/no/such/folder/trace.json`"), "{printed}");
+    assert!(printed.contains("DEVICE_FLIGHT_RECORDER is not set"), "{printed}");
+}
+
+#[test]
+fn a_page_has_the_data_and_nothing_that_ends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let trace = write_to(&file).unwrap();
+    drop(activity::span("</script><script>alert(1)"));
+    work();
+    drop(trace);
+    let page = Trace::read(&file).unwrap().to_html();
+    assert!(page.contains("\\u003c/script>\\u003cscript>alert(1)") && !page.contains("<script>alert"));
+    assert!(page.contains("\"tracks\":[") && !page.contains("/*TRACE*/null\n"));
+}
+
+#[test]
+fn what_is_no_trace_is_an_error_that_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other");
+    let read = |text: &str| {
+        fs::write(&file, text).unwrap();
+        Trace::read(&file).unwrap_err()
+    };
+    assert!(matches!(read(""), ReadError::Empty));
+    assert!(matches!(read("{\"traceEvents\": []}\n"), ReadError::Line(1, _)));
+    let begin = r#"[{"ph":"M","name":"process_name","pid":1,"args":{"name":"a"}}"#;
+    let error = read(&format!("{begin}\n,{{\"ph\":\"Q\",\"name\":\"x\"}}\n")).to_string();
+    assert!(error.contains("found in line 2: {\"ph\":\"Q\""), "{error}");
+    fs::write(&file, format!("{begin}\n,{{\"ph\":\"B\",\"na")).unwrap();
+    assert!(Trace::read(&file).unwrap().to_string().contains("the file ends early"));
+    assert!(matches!(Trace::read(folder.path().join("none")), Err(ReadError::Io(_))));
+}
+
+#[test]
+fn a_panic_prints_the_last_records() {
+    const TEST: &str = "a_panic_prints_the_last_records";
+
+    if is_child() {
+        drop(Device::cpu().allocate(123).unwrap());
+        panic!("on purpose");
+    }
+    let output = child(TEST).env("DEVICE_FLIGHT_RECORDER", "on").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("The last records of devices:"), "{printed}");
+    assert!(printed.contains("[a_panic_prints_the_last_records] cpu allocated 123 bytes"), "{printed}");
+    let without = child(TEST).env("DEVICE_FLIGHT_RECORDER", "0").output().unwrap();
+    assert!(!String::from_utf8_lossy(&without.stderr).contains("last records"));
+    assert_eq!(last_records(10), "");
+}
+
+#[test]
+fn an_allocation_that_fails_prints_what_lives_in_memory() {
+    const TEST: &str = "an_allocation_that_fails_prints_what_lives_in_memory";
+
+    if is_child() {
+        let _span = activity::span("weights");
+        let _buffer = Device::cpu().allocate(4096).unwrap();
+        Device::cpu().allocate(1 << 60).unwrap_err();
+        return;
+    }
+    let output = child(TEST).env("DEVICE_TRACE_ON_OOM", "1").output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("`cpu`: no memory for 1152921504606846976 bytes."), "{printed}");
+    assert!(printed.contains("4096 bytes in 1 allocations, weights"), "{printed}");
+}
+
+#[test]
+fn a_snapshot_lacks_what_was_freed() {
+    let watch = watch_memory().unwrap();
+    let kept = Device::cpu().allocate(54_321).unwrap();
+    drop(Device::cpu().allocate(12_345).unwrap());
+    let snapshot = memory_snapshot().to_string();
+    assert!(snapshot.contains("54321 bytes for ") && !snapshot.contains("12345 bytes for"), "{snapshot}");
+    drop((kept, watch));
+}
