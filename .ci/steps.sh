@@ -253,20 +253,16 @@ kernels-lints() {
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
-step run kernels 150 'kernels: the tests'
+step run kernels 360 'kernels: the tests'
 kernels() {
+    local operators
     require opencl
     in_kernels
-    cargo test --locked --workspace
-}
-
-step run kernels-opencl 60 'all kernels of OpenCL, each with a call of each kind'
-kernels-opencl() {
-    require opencl
-    in_kernels
-    # Each is compiled, which takes longer than it runs.
-    DEVICE_CONFORMANCE_REQUIRE=opencl DEVICE_CONFORMANCE_CASES=1 DEVICE_CONFORMANCE_TIME_LIMIT=120 \
-        cargo test --locked -p device-opencl-kernels --test conformance
+    cargo test --locked --workspace --no-run
+    # PoCL compiles one kernel after the other, and these tests have most of them: a process of its own beside the others.
+    cargo test --locked --workspace --test operators & operators=$!
+    cargo test --locked --workspace -- --skip operators::
+    wait "$operators"
 }
 
 step run kernels-packages 30 'kernels: the benchmarks once, and the packages'
@@ -470,7 +466,7 @@ thread-sanitizer() {
     bash tests/sanitizers.sh thread
 }
 
-step slow all-kernels-opencl 900 'all kernels of OpenCL, with all cases'
+step slow all-kernels-opencl 900 'all kernels of OpenCL in the conformance suite'
 all-kernels-opencl() {
     require opencl
     in_kernels

@@ -162,6 +162,7 @@ fn a_program_prints_a_tensor_and_passes_its_tests() {
 }
 
 #[test]
+#[ignore = "slow: two builds, and the suite on both"]
 fn a_backend_passes_its_tests_under_a_name_of_its_own() {
     for (template, name) in [("backend", "device-acme-one"), ("backend-with-queues", "device-acme-two")] {
         let project = project(template, name, "acme_gpu");

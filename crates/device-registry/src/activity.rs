@@ -46,10 +46,11 @@
 //! # Threads and losses
 //!
 //! A thread writes its records into memory of its own, without a wait, and a collector takes them every 20
-//! milliseconds. Each observer runs on its own thread: one that is slow or blocks loses records, with
-//! [a count](Batch::lost), and delays neither work nor other observers. One that panics ends. The end of the
-//! process hands over the last records, where it runs the functions of C's `atexit`; a process that is killed
-//! loses those of the last 20 milliseconds. A child of `fork` has no observers.
+//! milliseconds. Each observer runs on its own thread: one that is slow or blocks loses records, with [a
+//! count](Batch::lost), and delays neither work nor other observers. One that panics ends. The end of the
+//! process hands over the last records, where it runs the functions of C's `atexit`, and waits for observers
+//! at most five seconds; a process that is killed loses those of the last 20 milliseconds. A child of `fork`
+//! has no observers.
 
 pub use crate::runtime::activity::{
     Activity, Batch, Clock, Id, MemoryInUse, Name, OBSERVERS, Observation, Observer, ObserverDescriptor,

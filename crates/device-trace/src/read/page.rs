@@ -1,10 +1,10 @@
 //! A trace as one page that needs nothing else: a timeline to zoom, and memory over time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::read::{Clock, HOST, Outcome, Place, Slice, Trace};
+use crate::read::{Clock, HOST, Outcome, Place, Slice, Trace, Track};
 
 /// The page, with a place for the data, whose form it describes.
 const PAGE: &str = include_str!("../trace.html");
@@ -41,7 +41,12 @@ impl Trace {
         let mut names = Names::default();
         let mut kinds = Kinds::default();
         // Threads, then each device with its streams, as the page draws them.
-        let threads = self.tracks.iter().filter(|(place, _)| place.0 == HOST);
+        // A stream's own thread shows its work in the track of the stream.
+        let enqueued = self.enqueued.values().map(|&(place, _)| place);
+        let with_marks: HashSet<Place> =
+            enqueued.chain(self.instants.iter().map(|instant| instant.place)).collect();
+        let has_any = |place: &Place, track: &Track| !track.slices.is_empty() || with_marks.contains(place);
+        let threads = self.tracks.iter().filter(|(place, track)| place.0 == HOST && has_any(place, track));
         let mut order: Vec<(&Place, bool)> = threads.map(|(place, _)| (place, false)).collect();
         let streams: Vec<_> = self.tracks.keys().filter(|place| place.0 != HOST).collect();
         order.extend(streams.iter().map(|&place| (place, true)));

@@ -1,6 +1,6 @@
 use device_kernels::{Binary, Compare, DType, Layout, Operand, Operator, Unary};
 
-use crate::support::{
+use super::support::{
     Array, FLOATS, NUMBERS, assert_close, bytes, compute, device, indices, noise, numbers, place, rounded,
     values,
 };
@@ -417,6 +417,6 @@ fn a_part_of_a_buffer_is_an_array() {
     let operand = Operand::new(&odd, DType::F32, [10]).unwrap();
     let error = device_kernels::run(&stream, Unary::Neg, &[operand], &[operand]).unwrap_err();
     assert!(matches!(error, device_kernels::RunError::Buffers { .. }), "{error:?}");
-    let text = crate::support::chain(&error);
+    let text = super::support::chain(&error);
     assert!(text.contains("begins at byte 2 of its memory, expected a multiple of 4"), "{text}");
 }

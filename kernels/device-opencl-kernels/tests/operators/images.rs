@@ -1,6 +1,6 @@
 use device_kernels::{Conv2d, DType, Layout, Operator, Pool2d};
 
-use crate::support::{Array, FLOATS, assert_close, compute, device, indices, place, rounded, values};
+use super::support::{Array, FLOATS, assert_close, compute, device, indices, place, rounded, values};
 
 /// A small array on the host.
 #[derive(Clone)]

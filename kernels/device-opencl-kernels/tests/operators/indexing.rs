@@ -1,6 +1,6 @@
 use device_kernels::{DType, Layout, Operator, Update};
 
-use crate::support::{Array, compute, device, indices, place, rounded, values};
+use super::support::{Array, compute, device, indices, place, rounded, values};
 
 /// Indices below `size`, and every so often one outside.
 fn some_indices(dtype: DType, len: usize, size: usize) -> Vec<f64> {

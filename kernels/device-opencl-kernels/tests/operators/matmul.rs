@@ -1,6 +1,6 @@
 use device_kernels::{DType, Layout, Operator};
 
-use crate::support::{Array, NUMBERS, assert_close, compute, device, indices, place, rounded, values};
+use super::support::{Array, NUMBERS, assert_close, compute, device, indices, place, rounded, values};
 
 fn check(dtype: DType, a: Layout, b: Layout, bias: Option<Layout>, out: Layout) {
     let Some(device) = device() else { return };

@@ -1,6 +1,6 @@
 use device_kernels::{DType, Distribution, Layout, Operator};
 
-use crate::support::{Array, FLOATS, assert_close, compute, device, rounded};
+use super::support::{Array, FLOATS, assert_close, compute, device, rounded};
 
 /// Philox 4x32 with ten rounds.
 fn philox(mut counter: [u32; 4], [mut k, mut l]: [u32; 2]) -> [u32; 4] {

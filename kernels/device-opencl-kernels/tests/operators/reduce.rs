@@ -1,6 +1,6 @@
 use device_kernels::{DType, Dims, Layout, Operator, Reduction};
 
-use crate::support::{Array, NUMBERS, assert_close, compute, device, indices, noise, place, rounded, values};
+use super::support::{Array, NUMBERS, assert_close, compute, device, indices, noise, place, rounded, values};
 
 /// The reduction, element by element.
 fn reduced(

@@ -1,6 +1,6 @@
 use device_kernels::{DType, Extremum, Layout, Operator};
 
-use crate::support::{
+use super::support::{
     Array, FLOATS, NUMBERS, assert_close, compute, device, indices, place, rounded, values,
 };
 

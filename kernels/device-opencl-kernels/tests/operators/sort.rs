@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 
 use device_kernels::{DType, Layout, Operator, Sorted};
 
-use crate::support::{Array, NUMBERS, bytes, compute, device, indices, numbers, place, values};
+use super::support::{Array, NUMBERS, bytes, compute, device, indices, numbers, place, values};
 
 /// Layouts with rows of all kernels: counted ones, those of one run, and those of several.
 fn views() -> Vec<(Layout, usize)> {

@@ -16,7 +16,7 @@ pub(super) fn flush_at_exit() {
 
     extern "C" fn at_exit() {
         // A panic must not leave a function that C calls. There is no place to report it any more.
-        let _ = catch_unwind(|| HUB.current().flush(Duration::from_secs(1)));
+        let _ = catch_unwind(|| HUB.current().flush(Duration::from_secs(5)));
     }
 
     static REGISTERED: Once = Once::new();
