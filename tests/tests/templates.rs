@@ -111,7 +111,7 @@ fn fill(text: &str, project: &str, backend: &str) -> String {
     filled
 }
 
-/// The files of a template, as somebody gets them.
+/// The files of a template, as a user gets them.
 fn generated(template: &str, project: &str, backend: &str) -> Vec<(String, String)> {
     let folder = workspace().join("templates").join(template);
     let files = files_in(&folder).into_iter().filter_map(|file| {

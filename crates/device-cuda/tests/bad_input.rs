@@ -89,7 +89,7 @@ fn memory_of_another_backend_is_an_error_for_a_kernel() {
     });
 }
 
-/// After a loss: all that is asked says so, nobody waits for ever, and dropping harms nothing.
+/// After a loss each call returns it, no thread waits for ever, and dropping harms nothing.
 fn is_lost(device: Device, name: &str) {
     for error in [device.allocate(16).unwrap_err(), device.synchronize().unwrap_err()] {
         assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
@@ -297,7 +297,7 @@ fn what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_con
     // The thread that watches reads may still have it for a moment.
     let start = Instant::now();
     while is_retained(0) {
-        assert!(start.elapsed() < Duration::from_secs(10), "somebody keeps the context");
+        assert!(start.elapsed() < Duration::from_secs(10), "the context is kept");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -33,7 +33,7 @@ fn a_burst_of_kernels_with_an_event_and_a_read_is_one_flush() {
                 read = Some(stream.read(&buffer, ..).unwrap());
             }),
             0,
-            "nobody looks at them"
+            "no thread looks at them"
         );
         of_bursts.push(flushes(|| {
             event.take().unwrap().synchronize().unwrap();
@@ -51,7 +51,7 @@ fn a_burst_of_kernels_with_an_event_and_a_read_is_one_flush() {
 }
 
 /// Expects one flush for each look. The stand-in does work at once: where it tells the end of a read before
-/// somebody looks, that needs none.
+/// a thread looks, that needs none.
 fn expect_one(flushes: &[usize]) {
     assert!(flushes.iter().all(|count| *count <= 1) && flushes.contains(&1), "{flushes:?}");
 }

@@ -4,6 +4,8 @@
 //! array, whose end may be missing: so a file is valid whenever the program ends.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::fmt::Write as _;
 use std::io;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -30,6 +32,9 @@ pub(crate) struct Writer<W> {
     pending: HashMap<Id, Pending>,
     /// When the last work of each stream ended.
     ended: HashMap<(usize, u64), Instant>,
+    /// The event that is being written, and its further fields: room that is used again.
+    line: String,
+    args: String,
 }
 
 struct Pending {
@@ -39,21 +44,19 @@ struct Pending {
     begun: bool,
 }
 
-/// The fields of an event that depend on its kind, as JSON.
+/// The fields of an event that depend on its kind, as JSON. Their names need no escapes.
 struct Args(String);
 
 impl Args {
-    fn new() -> Self {
-        Self(String::new())
-    }
-
     fn number(mut self, name: &str, value: u64) -> Self {
-        self.push(name, &value.to_string());
+        self.name(name);
+        let _ = write!(self.0, "{value}");
         self
     }
 
-    fn text(mut self, name: &str, value: &str) -> Self {
-        self.push(name, &quoted(value));
+    fn text(mut self, name: &str, value: impl fmt::Display) -> Self {
+        self.name(name);
+        quote(&mut self.0, value);
         self
     }
 
@@ -64,12 +67,13 @@ impl Args {
         }
     }
 
-    fn place(self, name: &str, place: Place) -> Self {
-        let named = self.text(name, &place.device.to_string());
-        match place.allocation {
-            Some(allocation) => named.number(&format!("{name} allocation"), allocation.get()),
-            None => named,
+    fn place(mut self, name: &str, place: Place) -> Self {
+        self = self.text(name, place.device);
+        if let Some(allocation) = place.allocation {
+            let comma = if self.0.is_empty() { "" } else { "," };
+            let _ = write!(self.0, "{comma}\"{name} allocation\":{allocation}");
         }
+        self
     }
 
     fn work(mut self, what: &Work) -> Self {
@@ -85,24 +89,39 @@ impl Args {
         }
     }
 
-    fn push(&mut self, name: &str, value: &str) {
+    fn name(&mut self, name: &str) {
         let comma = if self.0.is_empty() { "" } else { "," };
-        self.0.push_str(&format!("{comma}{}:{value}", quoted(name)));
+        let _ = write!(self.0, "{comma}\"{name}\":");
     }
 }
 
-/// A text as JSON.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
+/// Adds a text as JSON.
+fn quote(out: &mut String, text: impl fmt::Display) {
+    struct Escaped<'a>(&'a mut String);
+
+    impl fmt::Write for Escaped<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            for c in text.chars() {
+                match c {
+                    '"' | '\\' => self.0.extend(['\\', c]),
+                    c if c.is_control() => write!(self.0, "\\u{:04x}", u32::from(c))?,
+                    c => self.0.push(c),
+                }
+            }
+            Ok(())
         }
     }
-    quoted.push('"');
+
+    out.push('"');
+    // Writing to a text cannot fail.
+    let _ = write!(Escaped(out), "{text}");
+    out.push('"');
+}
+
+/// A text as JSON.
+fn quoted(text: impl fmt::Display) -> String {
+    let mut quoted = String::new();
+    quote(&mut quoted, text);
     quoted
 }
 
@@ -137,7 +156,16 @@ impl<W: Write> Writer<W> {
             spans: HashMap::new(),
             pending: HashMap::new(),
             ended: HashMap::new(),
+            line: String::new(),
+            args: String::new(),
         })
+    }
+
+    /// No fields yet.
+    fn args(&mut self) -> Args {
+        let mut args = std::mem::take(&mut self.args);
+        args.clear();
+        Args(args)
     }
 
     pub(crate) fn out(&mut self) -> &mut W {
@@ -147,8 +175,8 @@ impl<W: Write> Writer<W> {
     /// Adds a note that records of a thread were lost.
     pub(crate) fn lost(&mut self, time: Instant, thread: &Thread, count: u64) -> io::Result<()> {
         self.name_thread(thread)?;
-        let args = Args::new().number("count", count);
-        self.event("i", "lost records", (HOST, thread.number), time, r#","s":"t""#, args)
+        let args = self.args().number("count", count);
+        self.event("i", "lost records", (HOST, thread.number), time, format_args!(r#","s":"t""#), args)
     }
 
     /// Adds a record. Those of all threads come in the order of their times.
@@ -172,29 +200,30 @@ impl<W: Write> Writer<W> {
             Activity::StreamLabeled { label, .. } => self.name(stream, &label),
             Activity::Allocated { allocation, bytes, reused, memory, .. } => {
                 let span = record.span.and_then(|span| self.spans.get(&span)).copied();
-                let args = Args::new().number("bytes", bytes as u64).number("reused", reused.into());
-                let id = format!(r#","id":"{allocation}""#);
-                self.event("N", "allocation", (device, thread.number), time, &id, args.span(span.as_ref()))?;
+                let args = self.args().number("bytes", bytes as u64).number("reused", reused.into());
+                let (place, args) = ((device, thread.number), args.span(span.as_ref()));
+                let id = format_args!(r#","id":"{allocation}""#);
+                self.event("N", "allocation", place, time, id, args)?;
                 self.memory(device, time, memory)
             }
             Activity::Freed { allocation, bytes, memory, .. } => {
-                let args = Args::new().number("bytes", bytes as u64);
-                let id = format!(r#","id":"{allocation}""#);
-                self.event("D", "allocation", (device, thread.number), time, &id, args)?;
+                let args = self.args().number("bytes", bytes as u64);
+                let id = format_args!(r#","id":"{allocation}""#);
+                self.event("D", "allocation", (device, thread.number), time, id, args)?;
                 self.memory(device, time, memory)
             }
             Activity::AllocationFailed { bytes, memory, .. } => {
-                let args = Args::new().number("bytes", bytes as u64);
-                self.event("i", "out of memory", (device, 0), time, r#","s":"p""#, args)?;
+                let args = self.args().number("bytes", bytes as u64);
+                self.event("i", "out of memory", (device, 0), time, format_args!(r#","s":"p""#), args)?;
                 self.memory(device, time, memory)
             }
             Activity::Enqueued { work, what, .. } => {
                 let span = record.span.and_then(|span| self.spans.get(&span)).copied();
-                let name = format!("enqueue {what}");
-                let args = Args::new().number("work", work.get()).number("stream", stream.1);
-                self.event("X", &name, host, time, r#","cat":"enqueue","dur":0"#, args)?;
-                let flow = format!(r#","cat":"enqueue","id":"{work}""#);
-                self.event("s", "enqueue", host, time, &flow, Args::new())?;
+                let args = self.args().number("work", work.get()).number("stream", stream.1);
+                let more = format_args!(r#","cat":"enqueue","dur":0"#);
+                self.event("X", format_args!("enqueue {what}"), host, time, more, args)?;
+                let (flow, args) = (format_args!(r#","cat":"enqueue","id":"{work}""#), self.args());
+                self.event("s", "enqueue", host, time, flow, args)?;
                 let _ = self.pending.insert(work, Pending { what, enqueued: time, span, begun: false });
                 Ok(())
             }
@@ -210,22 +239,27 @@ impl<W: Write> Writer<W> {
             }
             Activity::Ended { work, clock, outcome, .. } => self.end_work(work, stream, time, clock, outcome),
             Activity::Called { what, .. } => {
-                let of = record.device.map(|device| device.to_string()).unwrap_or_default();
-                let category = format!(r#","cat":"{}""#, category(&what));
-                let args = Args::new().text("device", &of).work(&what);
-                self.event("B", &what.to_string(), host, time, &category, args)
+                let mut args = self.args();
+                if let Some(device) = record.device {
+                    args = args.text("device", device);
+                }
+                let category = category(&what);
+                self.event("B", what, host, time, format_args!(r#","cat":"{category}""#), args.work(&what))
             }
             Activity::Returned { failed, .. } => {
-                let args = Args::new().number("failed", failed.into());
-                self.event("E", "", host, time, "", args)
+                let args = self.args();
+                let args = if failed { args.number("failed", 1) } else { args };
+                self.event("E", "", host, time, format_args!(""), args)
             }
             Activity::Entered { span, name, .. } => {
                 self.spans.insert(span, name);
-                self.event("B", &name, host, time, r#","cat":"span""#, Args::new())
+                let args = self.args();
+                self.event("B", name, host, time, format_args!(r#","cat":"span""#), args)
             }
             Activity::Left { span, .. } => {
                 self.spans.remove(&span);
-                self.event("E", "", host, time, "", Args::new())
+                let args = self.args();
+                self.event("E", "", host, time, format_args!(""), args)
             }
             // Of a later version of the core.
             _ => Ok(()),
@@ -235,16 +269,18 @@ impl<W: Write> Writer<W> {
     fn begin_work(&mut self, work: Id, stream: (usize, u64), time: Instant) -> io::Result<()> {
         let Some(pending) = self.pending.get_mut(&work) else { return Ok(()) };
         pending.begun = true;
-        let (name, category) = (pending.what.to_string(), category(&pending.what));
-        let args = Args::new().number("work", work.get()).work(&pending.what).span(pending.span.as_ref());
-        self.event("B", &name, stream, time, &format!(r#","cat":"{category}""#), args)?;
+        let (what, span) = (pending.what, pending.span);
+        let category = category(&what);
+        let args = self.args().number("work", work.get()).work(&what).span(span.as_ref());
+        self.event("B", what, stream, time, format_args!(r#","cat":"{category}""#), args)?;
         self.arrow(work, stream, time)
     }
 
     /// The end of the arrow from where work was enqueued.
     fn arrow(&mut self, work: Id, stream: (usize, u64), time: Instant) -> io::Result<()> {
-        let flow = format!(r#","cat":"enqueue","bp":"e","id":"{work}""#);
-        self.event("f", "enqueue", stream, time, &flow, Args::new())
+        let args = self.args();
+        let flow = format_args!(r#","cat":"enqueue","bp":"e","id":"{work}""#);
+        self.event("f", "enqueue", stream, time, flow, args)
     }
 
     fn end_work(
@@ -256,13 +292,13 @@ impl<W: Write> Writer<W> {
         outcome: Outcome,
     ) -> io::Result<()> {
         let Some(Pending { what, enqueued, span, begun }) = self.pending.remove(&work) else { return Ok(()) };
-        let mut args = Args::new();
+        let mut args = self.args();
         if outcome != Outcome::Done {
             args = args.text("outcome", if outcome == Outcome::Skipped { "skipped" } else { "failed" });
         }
         let last = self.ended.insert(stream, time);
         if begun && clock == Clock::Host {
-            return self.event("E", "", stream, time, "", args);
+            return self.event("E", "", stream, time, format_args!(""), args);
         }
         // It began after it was enqueued, and after the work before it.
         let begin = last.map_or(enqueued, |last| last.max(enqueued)).min(time);
@@ -274,9 +310,8 @@ impl<W: Write> Writer<W> {
             Clock::Noticed => args.text("clock", "noticed"),
             _ => args,
         };
-        let took = microseconds(time - begin);
-        let more = format!(r#","cat":"{}","dur":{took}"#, category(&what));
-        self.event("X", &what.to_string(), stream, begin, &more, args)?;
+        let (category, took) = (category(&what), Microseconds(time - begin));
+        self.event("X", what, stream, begin, format_args!(r#","cat":"{category}","dur":{took}"#), args)?;
         self.arrow(work, stream, begin)
     }
 
@@ -290,19 +325,21 @@ impl<W: Write> Writer<W> {
         failed: bool,
     ) -> io::Result<()> {
         let of = record.device.map(|device| device.to_string()).unwrap_or_default();
-        let more = format!(r#","cat":"device","dur":{}"#, microseconds(took));
         let begin = record.time.checked_sub(took).unwrap_or(record.time);
-        let args = Args::new().text("device", &of).number("failed", failed.into());
-        self.event("X", &format!("{name} {of}"), place, begin, &more, args)
+        let args = self.args().text("device", &of).number("failed", failed.into());
+        let took = Microseconds(took);
+        let name = format_args!("{name} {of}");
+        self.event("X", name, place, begin, format_args!(r#","cat":"device","dur":{took}"#), args)
     }
 
     fn instant(&mut self, name: &str, place: (usize, u64), time: Instant) -> io::Result<()> {
-        self.event("i", name, place, time, r#","s":"p""#, Args::new())
+        let args = self.args();
+        self.event("i", name, place, time, format_args!(r#","s":"p""#), args)
     }
 
     fn memory(&mut self, device: usize, time: Instant, memory: MemoryInUse) -> io::Result<()> {
-        let args = Args::new().number("allocated", memory.allocated).number("reserved", memory.reserved);
-        self.event("C", "memory", (device, 0), time, "", args)
+        let args = self.args().number("allocated", memory.allocated).number("reserved", memory.reserved);
+        self.event("C", "memory", (device, 0), time, format_args!(""), args)
     }
 
     /// The process of a device.
@@ -312,7 +349,7 @@ impl<W: Write> Writer<W> {
         }
         self.devices.push(device);
         let process = HOST + self.devices.len();
-        let name = quoted(&device.to_string());
+        let name = quoted(device);
         writeln!(
             self.out,
             r#",{{"ph":"M","name":"process_name","pid":{process},"args":{{"name":{name}}}}}"#
@@ -343,10 +380,10 @@ impl<W: Write> Writer<W> {
     fn event(
         &mut self,
         phase: &str,
-        name: &str,
+        name: impl fmt::Display,
         (process, thread): (usize, u64),
         time: Instant,
-        more: &str,
+        more: fmt::Arguments<'_>,
         Args(args): Args,
     ) -> io::Result<()> {
         let begin = *self.begin.get_or_insert(time);
@@ -355,11 +392,17 @@ impl<W: Write> Writer<W> {
             Some(since) => ("", since),
             None => ("-", begin - time),
         };
-        let (name, ts) = (quoted(name), microseconds(since));
-        writeln!(
-            self.out,
-            r#",{{"ph":"{phase}","name":{name},"pid":{process},"tid":{thread},"ts":{sign}{ts}{more},"args":{{{args}}}}}"#
-        )
+        let line = &mut self.line;
+        line.clear();
+        let _ = write!(line, ",{{\"ph\":\"{phase}\",\"name\":");
+        quote(line, name);
+        let ts = Microseconds(since);
+        let _ = writeln!(
+            line,
+            ",\"pid\":{process},\"tid\":{thread},\"ts\":{sign}{ts}{more},\"args\":{{{args}}}}}"
+        );
+        self.args = args;
+        self.out.write_all(line.as_bytes())
     }
 }
 
@@ -368,7 +411,11 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// Microseconds with three digits after the point, as the format has them.
-fn microseconds(duration: Duration) -> String {
-    let nanoseconds = duration.as_nanos();
-    format!("{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
+struct Microseconds(Duration);
+
+impl fmt::Display for Microseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = nanoseconds(self.0);
+        write!(f, "{}.{:03}", nanoseconds / 1000, nanoseconds % 1000)
+    }
 }

@@ -47,7 +47,7 @@ struct GatheredRead {
     completion: Completion,
 }
 
-/// Reads that are submitted, for the thread that finishes them. Whoever has them hands them over without a
+/// Reads that are submitted, for the thread that finishes them. Their owner hands them over without a
 /// lock, as the thread may have ended: then their wakers run here, which are the program's code.
 #[must_use]
 #[derive(Default)]

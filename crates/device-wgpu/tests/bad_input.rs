@@ -72,7 +72,7 @@ fn an_allocation_above_the_largest_is_refused_with_the_limit() {
     assert!(matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. })));
 }
 
-/// Within so much address space that nobody's memory is used up, as llvmpipe's is the host's.
+/// Within so much address space that other programs keep their memory, as llvmpipe's is the host's.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
@@ -170,7 +170,7 @@ fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
     for waits in [Waits::NoMore, Waits::InARead, Waits::InAnEvent, Waits::InTheStream, Waits::InACopy] {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(32 << 20).unwrap());
         lose(&stream, &buffer, waits);
-        // Nobody finds anything else any more, whatever was under way.
+        // No thread finds anything else any more, whatever was under way.
         // Of a length that no freed memory has: the core gives that out without a call into the driver.
         assert_eq!(error_kind(device.allocate(48)), Some(BackendErrorKind::Lost), "{waits:?}");
         assert_eq!(error_kind(buffer.write(0, &[1; 4])), Some(BackendErrorKind::Lost));

@@ -1,4 +1,4 @@
-//! Work of a stream is submitted together, when somebody waits for it.
+//! Work of a stream is submitted together, when a thread waits for it.
 
 use std::cell::Cell;
 
@@ -66,7 +66,7 @@ fn writes_fills_copies_and_reads_are_one_submission() {
         reads.extend([0..8, 76..84].map(|range| stream.read(&other, range).unwrap()));
         drop(stream.record().unwrap());
     };
-    assert_eq!(submitted(enqueue), (0, 0), "nobody waits");
+    assert_eq!(submitted(enqueue), (0, 0), "no thread waits");
     assert_eq!(submitted(|| stream.synchronize().unwrap()), (1, 25));
     let read: Vec<_> = reads.into_iter().map(|read| read.wait().unwrap().to_vec()).collect();
     assert_eq!(read, [[0, 0, 0, 0, 1, 1, 1, 1], [19, 19, 19, 19, 7, 7, 7, 7]]);

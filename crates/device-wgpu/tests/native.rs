@@ -324,7 +324,7 @@ fn spin(launch: &Launch<'_>) -> Result<(), BackendError> {
 fn what_runs_is_not_done_and_what_was_waited_for_is() {
     let Some((device, stream)) = stream() else { return };
     let other = device.create_stream().unwrap();
-    // As many numbers as take so long that nobody mistakes it for none.
+    // As many numbers as take so long that it cannot be mistaken for none.
     let mut count = 64;
     let buffer = loop {
         let buffer = numbers(device, &vec![1; count]);

@@ -33,7 +33,7 @@ impl Clone for Uses {
 
 impl Drop for Uses {
     fn drop(&mut self) {
-        // That of the table's own makes it wrap, when nobody looks any more.
+        // That of the table's own makes it wrap, when no code looks any more.
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -115,7 +115,7 @@ impl State {
         if freed.uses.count() > 0 {
             misuse("pinned memory is freed while queued work uses it");
         }
-        // SAFETY: it was allocated with this layout, and nobody uses it.
+        // SAFETY: it was allocated with this layout, and no other code uses it.
         unsafe { dealloc(pointer.cast(), freed.layout) };
     }
 

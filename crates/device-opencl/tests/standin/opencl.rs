@@ -362,7 +362,7 @@ unsafe extern "system" fn clCreateBuffer(
     _host: *mut c_void,
     status: *mut i32,
 ) -> *mut c_void {
-    // Not zeros, as nobody promises them.
+    // Not zeros, which OpenCL does not promise.
     unsafe { made("clCreateBuffer", status, || boxed::<Buffer>(vec![0xaa; len])) }
 }
 

@@ -129,11 +129,11 @@ class _Device:
             self.manual_seed(seed, device)
 
     def seed(self, device=None):
-        """Sets a seed that nobody knows, and returns it."""
+        """Sets a random seed, and returns it."""
         return torch.ops.device_torch.new_seed(self._index(device)) & (2**64 - 1)
 
     def seed_all(self):
-        """Sets one seed that nobody knows for all devices."""
+        """Sets one random seed for all devices."""
         self.manual_seed_all(self.seed())
 
     def get_rng_state(self, device=None):

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{BackendError, DeviceDriver, EventDriver, EventOptions};
 use crate::runtime::activity;
-use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::OpenDevice;
 use crate::sync::lock;
 
@@ -108,6 +107,6 @@ impl Timed {
 
 impl Drop for Timed {
     fn drop(&mut self) {
-        drop_isolated(self.alignment.device.device(), self.event.take());
+        self.alignment.device.drop_when_allowed(self.event.take());
     }
 }
