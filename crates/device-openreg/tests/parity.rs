@@ -19,7 +19,12 @@ fn sources(folder: &Path) -> String {
 #[test]
 fn every_test_that_the_parity_page_names_exists() {
     let page = fs::read_to_string(in_repository("docs/openreg-parity.md")).unwrap();
-    let folders = ["crates/device-openreg/tests", "crates/device-registry/src", "integrations/torch/tests"];
+    let folders = [
+        "crates/device-openreg/tests",
+        "crates/device-registry/src",
+        "crates/device-registry/tests/activity",
+        "integrations/torch/tests",
+    ];
     let sources = folders.map(|folder| sources(&in_repository(folder))).concat();
     let here = page.lines().filter_map(|line| line.split('|').nth(2));
     let quoted = here.flat_map(|cell| cell.split('`').skip(1).step_by(2));

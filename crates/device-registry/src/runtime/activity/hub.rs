@@ -23,7 +23,7 @@ use crate::runtime::fork::PerProcess;
 use crate::runtime::isolation::log_isolated;
 
 /// The most records that wait for one observer.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 18;
 
 /// How long the collector sleeps, unless the list of a thread is half full.
 const EVERY: Duration = Duration::from_millis(20);

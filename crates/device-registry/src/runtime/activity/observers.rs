@@ -16,7 +16,7 @@ use crate::runtime::isolation::log_isolated;
 /// Gets records of what devices and the threads that use them do.
 ///
 /// The functions run on a thread of the observer's own, some milliseconds after the records were made, and
-/// never two at the same time. They may block: records that come meanwhile wait, up to 65,536 of them, and
+/// never two at the same time. They may block: records that come meanwhile wait, up to 262,144 of them, and
 /// more are [lost](Batch::lost). They may not use devices: such a call returns
 /// [`DeviceError::InHostCall`](crate::DeviceError::InHostCall), as in a logger. A panic ends the observation,
 /// with a line in the log.

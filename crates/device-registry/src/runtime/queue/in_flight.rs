@@ -40,8 +40,9 @@ pub(super) struct ObservedWork {
     pub(super) stream: Id,
     /// The drop takes it.
     pub(super) work: Option<Id>,
-    /// Events before and behind it, where the device's clock is wanted.
-    pub(super) times: Option<[Timed; 2]>,
+    /// Events before and behind it, where the device's clock is wanted. What records an event takes no time,
+    /// and has none behind it.
+    pub(super) times: Option<(Timed, Option<Timed>)>,
 }
 
 impl ObservedWork {
@@ -50,8 +51,11 @@ impl ObservedWork {
         let Some(work) = self.work.take() else { return };
         let record =
             |time, activity| activity::record_at(time, Some(self.device), Some(self.stream), activity);
-        let times = self.times.take().and_then(|[begin, end]| Some((begin.time()?, end.time()?)));
-        let Some(((begin, _), (end, error))) = times else {
+        let times = self.times.take().and_then(|(before, behind)| {
+            let (begin, error) = before.time()?;
+            Some((begin, behind.map_or(Some(begin), |behind| Some(behind.time()?.0))?, error))
+        });
+        let Some((begin, end, error)) = times else {
             return ended(self.device, self.stream, Some(work), Clock::Noticed, Outcome::Done);
         };
         let clock = Clock::Device { error };

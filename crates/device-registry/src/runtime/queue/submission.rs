@@ -53,7 +53,11 @@ impl Queue {
         let begin = if id.is_some() { self.timed(driver) } else { None };
         let left_to_host = self.submit_operation(driver, operation, route, &mut kept, failures);
         if let (Ok(None), Some(_)) = (&left_to_host, id) {
-            let times = begin.and_then(|begin| Some([begin, self.timed(driver)?]));
+            let times = begin.and_then(|begin| match &event {
+                // The program's event shows that what is before it is done, and not that one behind it is.
+                Some(_) => Some((begin, None)),
+                None => Some((begin, Some(self.timed(driver)?))),
+            });
             kept.push(Keep::Observed(ObservedWork {
                 device: self.device.device(),
                 stream: self.id,
