@@ -40,6 +40,7 @@ fn observed(device: Device, wants_device_times: bool, run: impl FnOnce(&Stream))
     let observer = OfDevice { device, wants_device_times, records: Arc::default() };
     let observation = activity::observe("of a device", observer.clone()).unwrap();
     run(&stream);
+    assert!(activity::flush(LONG));
     drop(observation);
     let records = std::mem::take(&mut *observer.records.lock().unwrap());
     let steps = records.iter().filter_map(|record| match record.activity {
