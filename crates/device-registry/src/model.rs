@@ -18,8 +18,8 @@ use shuttle::thread;
 
 use crate::backend::{
     AllocateOptions, BackendError, Block, Completion, CompletionWatch, DeviceDriver, DeviceProperties,
-    EventDriver, EventOptions, HostBuffer, Memory, MemoryInfo, MemoryReuse, Parts, Progress, Span,
-    StreamDriver, StreamOptions, StreamOrder,
+    EventDriver, EventOptions, HostBuffer, LaunchOptions, Memory, MemoryInfo, MemoryReuse, Parts, Progress,
+    Span, StreamDriver, StreamOptions, StreamOrder,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -200,11 +200,15 @@ fn span(device: &'static OpenDevice) -> Span {
 }
 
 fn fails(why: &'static str) -> Operation {
-    Operation::Launch { spans: Vec::new(), kernel: Box::new(move |_| Err(BackendError::other(why))) }
+    Operation::Launch {
+        spans: Vec::new(),
+        name: None,
+        kernel: Box::new(move |_| Err(BackendError::other(why))),
+    }
 }
 
 fn succeeds() -> Operation {
-    Operation::Launch { spans: Vec::new(), kernel: Box::new(|_| Ok(())) }
+    Operation::Launch { spans: Vec::new(), name: None, kernel: Box::new(|_| Ok(())) }
 }
 
 /// A host call that writes to a log.
@@ -597,7 +601,7 @@ fn memory_of_a_stream_is_free_when_its_work_is_done() {
 
 /// A short kernel, which runs at once where the queue is idle.
 fn launch(queue: &Arc<Queue>, kernel: impl FnOnce() -> Result<(), BackendError> + Send + 'static) {
-    queue.launch(Vec::new(), |_| kernel(), true).unwrap();
+    queue.launch(Vec::new(), |_| kernel(), &LaunchOptions::new().short()).unwrap();
 }
 
 #[test]
