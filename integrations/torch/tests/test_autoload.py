@@ -17,6 +17,17 @@ def test_no_import_but_that_of_torch_is_needed(program):
     assert program(TENSOR.format("openreg:1"), DEVICE_TORCH="openreg") == "tensor([1, 2, 3], device='openreg:1')\n"
 
 
+def test_a_trace_says_what_the_device_did(tmp_path):
+    file = tmp_path / "trace.json"
+    variables = {**os.environ, "DEVICE_TORCH": "openreg", "DEVICE_TRACE": str(file)}
+    text = "import torch; x = torch.ones(8, device='openreg'); print((x + x).sum().item())"
+    command = [sys.executable, "-c", text]
+    printed = subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True, timeout=120).stdout
+    assert printed == "16.0\n"
+    trace = file.read_text()
+    assert '"name":"openreg:0"' in trace and '"name":"add"' in trace, trace
+
+
 def test_several_backends_are_one_device_with_an_index_for_each(program):
     text = """
         import torch
