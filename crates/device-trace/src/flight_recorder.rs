@@ -106,8 +106,7 @@ impl Observer for Recorder {
     }
 }
 
-/// Prints the last records after the message of each panic, but of those that the core catches in a driver
-/// it prints them too: no panic is expected.
+/// Prints the last records after the message of each panic, also of one that the core catches in a driver.
 fn print_at_panics() {
     static PRINTS: Once = Once::new();
     PRINTS.call_once(|| {

@@ -42,7 +42,7 @@ pub struct LiveAllocation {
 ///
 /// If the system cannot start a thread.
 pub fn watch_memory() -> std::io::Result<Observation> {
-    activity::observe("memory", Watch { prints: false })
+    activity::observe("memory", Watch::new(false))
 }
 
 /// What lives in the memory of devices, of what was allocated since [`watch_memory`] or since the program
@@ -84,6 +84,9 @@ struct Live {
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
 
+/// How many watches there are. Without one, frees are not seen, so nothing is remembered.
+static WATCHES: Mutex<usize> = Mutex::new(0);
+
 impl State {
     fn snapshot(&self) -> MemorySnapshot {
         let now = Instant::now();
@@ -111,7 +114,7 @@ impl State {
 /// Loads the observer of the variable.
 pub(crate) fn load() -> Result<Box<dyn Observer>, LoadFailure> {
     if crate::is_on(VARIABLE)? {
-        Ok(Box::new(Watch { prints: true }))
+        Ok(Box::new(Watch::new(true)))
     } else {
         Err(LoadFailure::unavailable(format_args!("{VARIABLE} is not set: `1` turns it on")))
     }
@@ -120,6 +123,23 @@ pub(crate) fn load() -> Result<Box<dyn Observer>, LoadFailure> {
 struct Watch {
     /// Whether it prints a snapshot when an allocation fails.
     prints: bool,
+}
+
+impl Watch {
+    fn new(prints: bool) -> Self {
+        *WATCHES.lock() += 1;
+        Self { prints }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut watches = WATCHES.lock();
+        *watches -= 1;
+        if *watches == 0 {
+            *STATE.lock() = None;
+        }
+    }
 }
 
 impl Observer for Watch {

@@ -226,5 +226,10 @@ fn a_snapshot_lacks_what_was_freed() {
     drop(Device::cpu().allocate(12_345).unwrap());
     let snapshot = memory_snapshot().to_string();
     assert!(snapshot.contains("54321 bytes for ") && !snapshot.contains("12345 bytes for"), "{snapshot}");
-    drop((kept, watch));
+    drop(watch);
+    drop(kept);
+    // Freed while nothing watched.
+    let watch = watch_memory().unwrap();
+    assert!(!memory_snapshot().to_string().contains("54321 bytes"));
+    drop(watch);
 }

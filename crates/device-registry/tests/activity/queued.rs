@@ -11,7 +11,7 @@ use device_registry::{Device, Stream};
 use crate::LONG;
 use crate::fake::{Moment, in_words, queued};
 
-/// Keeps the records of one device, and wants its clock if told so.
+/// Keeps the records of one device, and wants its clock if the test does.
 #[derive(Clone)]
 struct OfDevice {
     device: Device,

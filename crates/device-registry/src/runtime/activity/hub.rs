@@ -88,8 +88,7 @@ impl Hub {
         self.is_active.load(Ordering::Relaxed)
     }
 
-    /// How many observations have begun. A number that was seen before means that all observers got what was
-    /// recorded then.
+    /// How many observations have begun.
     pub(super) fn begun(&self) -> u64 {
         self.begun.load(Ordering::Relaxed)
     }
