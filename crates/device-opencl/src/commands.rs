@@ -12,10 +12,27 @@ use std::time::Duration;
 use device_registry::backend::{BackendError, CompletionWatch};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::error::OpenClError;
 use crate::event;
 use crate::handle::Handle;
 use crate::reads::QueuedRead;
 use crate::sys::CL_COMPLETE;
+
+/// Waits until all commands of a queue are done. `failed` returns how many of them are known to have failed.
+///
+/// NVIDIA's driver sometimes returns a command's error here too, and the call after that waits. So as many
+/// errors as commands that failed are theirs. The next one is the call's own.
+pub(crate) fn finish(queue: &Handle, failed: impl Fn() -> usize) -> Result<(), OpenClError> {
+    let mut errors = 0;
+    loop {
+        // SAFETY: the queue is valid.
+        let Err(error) = (unsafe { queue.functions().clFinish(queue.get()) }) else { return Ok(()) };
+        errors += 1;
+        if errors > failed() {
+            return Err(error);
+        }
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Commands(Mutex<State>);
@@ -31,6 +48,8 @@ struct State {
     unfinished: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
+    /// How many commands have failed since `clFinish` last succeeded.
+    failed: usize,
     /// The failures of reads whose completions are not finished, and perhaps of some that are finished by
     /// now. Events behind such a read need its failure; once the completion is finished, the core has it.
     read_failures: Vec<(BackendError, CompletionWatch)>,
@@ -86,12 +105,19 @@ impl Commands {
         self.lock().submitted
     }
 
-    /// Notes that the queue was waited for, so that all commands up to this number are done. Returns the
-    /// unreported failure.
-    pub(crate) fn finish(&self, number: u64) -> Result<(), BackendError> {
+    /// Waits until all commands of the queue are done. Returns the unreported failure.
+    pub(crate) fn finish(&self, queue: &Handle) -> Result<(), BackendError> {
+        let number = self.submitted();
+        finish(queue, || {
+            let mut state = self.lock();
+            state.collect();
+            state.failed
+        })
+        .map_err(OpenClError::own)?;
         loop {
             let mut state = self.lock();
             state.collect();
+            state.failed = 0;
             // Each read ends on another thread, as that runs the wakers of tasks.
             if state.failed_reads_have_ended() {
                 state.done = state.done.max(number);
@@ -178,6 +204,7 @@ impl State {
     /// Keeps a failure for the stream, which reports the first only, and for each event behind it without
     /// one.
     fn fail(&mut self, number: u64, error: BackendError, completion: Option<CompletionWatch>) {
+        self.failed += 1;
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());
         }

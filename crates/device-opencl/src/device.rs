@@ -11,6 +11,7 @@ use device_registry::backend::{
 };
 use parking_lot::Mutex;
 
+use crate::commands;
 use crate::context::Context;
 use crate::error::OpenClError;
 use crate::event;
@@ -137,8 +138,7 @@ impl OpenClDriver {
         let done = event.and_then(|event| event::wait(call, &event));
         // After a failure too, no command may touch the caller's bytes when this returns.
         if done.is_err()
-            // SAFETY: `queue` is valid.
-            && let Err(error) = unsafe { functions.clFinish(queue.get()) }
+            && let Err(error) = commands::finish(&queue, || 1)
         {
             let message = "a command on memory of the caller failed, and waiting for its queue failed too";
             return Err(BackendError::lost(message).with_source(error.own()));

@@ -154,6 +154,10 @@ impl OpenClStream {
         Self(queue)
     }
 
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0
+    }
+
     /// The queue, which is in order, and valid for as long as `self`.
     ///
     /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of

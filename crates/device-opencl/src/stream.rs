@@ -231,9 +231,6 @@ impl StreamDriver for OpenClQueue {
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let number = self.commands.submitted();
-        // SAFETY: `self` owns the queue.
-        unsafe { self.context.functions().clFinish(self.command_queue()) }.map_err(OpenClError::own)?;
-        self.commands.finish(number)
+        self.commands.finish(self.native.handle())
     }
 }

@@ -249,6 +249,34 @@ fn commands_that_fail_are_told_by_what_is_behind_them() {
 }
 
 #[test]
+fn a_failure_that_the_wait_for_the_queue_returns_as_well_is_told_once() {
+    if !standin::is_here("a_failure_that_the_wait_for_the_queue_returns_as_well_is_told_once") {
+        return;
+    }
+    let device = device("opencl").unwrap();
+    let buffer = device.allocate(4).unwrap();
+    let stream = device.create_stream().unwrap();
+    standin::order("finishes", "tells");
+    standin::order("fails", "clEnqueueWriteBuffer:-5");
+    // A blocking call, which has a queue of its own.
+    let error = buffer.write(0, &[3]).unwrap_err();
+    assert!(error.kind() != Some(BackendErrorKind::Lost), "{error}");
+    stream.write(&buffer, 0, [1]).unwrap();
+    stream.write(&buffer, 0, [2]).unwrap();
+    standin::order("fails", "");
+    let error = stream.synchronize().unwrap_err();
+    assert!(error.to_string().contains("clEnqueueWriteBuffer: CL_OUT_OF_RESOURCES (-5)"), "{error}");
+    stream.synchronize().unwrap();
+    stream.fill(&buffer, .., &[4]).unwrap();
+    stream.record().unwrap().synchronize().unwrap();
+    assert_eq!(read_all(&buffer), [4; 4]);
+    // An error of the call itself comes each time.
+    standin::order("refuses", "clFinish:-5");
+    let error = stream.synchronize().unwrap_err();
+    assert!(error.to_string().contains("clFinish: CL_OUT_OF_RESOURCES (-5)"), "{error}");
+}
+
+#[test]
 fn an_event_says_the_same_whatever_fails_and_is_told_later() {
     if !standin::is_here("an_event_says_the_same_whatever_fails_and_is_told_later") {
         return;
