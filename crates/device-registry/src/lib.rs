@@ -61,6 +61,8 @@ mod device;
 mod device_list;
 pub mod error;
 mod event;
+#[allow(unsafe_code)]
+mod exit;
 mod faults;
 mod lifecycle;
 #[cfg(all(test, shuttle))]

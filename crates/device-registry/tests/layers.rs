@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 /// The modules of each layer, from the lowest up, and the modules below that it may name. It may also name
 /// its own.
 const LAYERS: [(&[&str], &[&str]); 3] = [
-    (&["sync"], &[]),
-    (&["backend", "device", "error", "cpu"], &["sync"]),
-    (&["runtime"], &["backend", "device", "error", "sync"]),
+    (&["exit", "sync"], &[]),
+    (&["backend", "device", "error", "cpu"], &["exit", "sync"]),
+    (&["runtime"], &["backend", "device", "error", "exit", "sync"]),
 ];
 
 /// The modules of `runtime`, from the lowest up.

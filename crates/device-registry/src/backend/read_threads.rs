@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use entry_points::message::panic_message;
 
 use crate::backend::{BackendError, Completion, HostBuffer};
-use crate::sync::{Condvar, Mutex, lock, thread, wait};
+use crate::exit::at_exit;
+use crate::sync::{Condvar, Mutex, lock, thread, wait, wait_timeout};
 
 /// Finishes queued reads for a driver that has fences or a timeline, and no callbacks.
 ///
@@ -45,6 +48,10 @@ use crate::sync::{Condvar, Mutex, lock, thread, wait};
 ///
 /// `close` and a `reset` that succeeds call [`close`](Self::close). The waits of the closures end when the
 /// device is lost, also those for work that was never submitted: otherwise that call hangs.
+///
+/// When the process ends, no closure begins any more, and the end waits for those that run, for two seconds
+/// at most: a driver's library may crash where a thread is in it while it is torn down. A driver starts the
+/// first thread after its library has opened the device, so that this comes before the library's own end.
 pub struct ReadThreads {
     name: String,
     /// `None` once it is closed.
@@ -70,6 +77,10 @@ struct Shared {
 struct State {
     /// Oldest first.
     reads: VecDeque<Read>,
+    /// Whether the thread is in a closure of the driver.
+    reading: bool,
+    /// Whether the process ends, and no closure may begin.
+    exits: bool,
     ends: bool,
     /// Whether the thread does no more reads.
     ended: bool,
@@ -105,6 +116,7 @@ impl ReadThreads {
             .spawn(move || works.work())
             .map_err(|error| BackendError::other("the thread for reads does not start").with_source(error))?;
         lock(&shared.state).handle = Some(handle);
+        stop_at_exit(&self.name, &shared);
         // At each doubling, so that a device with a million streams looks at each a few times.
         if threads.len() == threads.capacity() {
             threads.retain(|thread| thread.strong_count() > 0);
@@ -189,8 +201,16 @@ impl Shared {
     /// Waits for the next read. `None` after the last one.
     fn next(&self) -> Option<Read> {
         let mut state = lock(&self.state);
+        state.reading = false;
         loop {
+            if state.exits {
+                // The end of the process waits for this, and ends the thread.
+                self.changed.notify_all();
+                state = wait(&self.changed, state);
+                continue;
+            }
             if let Some(read) = state.reads.pop_front() {
+                state.reading = true;
                 return Some(read);
             }
             if state.ends {
@@ -198,6 +218,68 @@ impl Shared {
                 return None;
             }
             state = wait(&self.changed, state);
+        }
+    }
+}
+
+/// How long the end of the process waits for the closures of drivers.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// The threads that may be in a driver when the process ends.
+// Not the lock of `crate::sync`: no model ends its process.
+static RUNNING: std::sync::Mutex<Running> =
+    std::sync::Mutex::new(Running { process: 0, devices: Vec::new(), threads: Vec::new() });
+
+struct Running {
+    /// A child of `fork` has none of its parent's threads.
+    process: u32,
+    /// For which devices [`stop_all`] was added.
+    devices: Vec<String>,
+    threads: Vec<Weak<Shared>>,
+}
+
+/// Has a thread leave the driver before the process ends.
+fn stop_at_exit(device: &str, thread: &Arc<Shared>) {
+    let mut running = RUNNING.lock().unwrap_or_else(|poison| poison.into_inner());
+    if running.process != process::id() {
+        running.process = process::id();
+        running.threads.clear();
+    }
+    if running.threads.len() == running.threads.capacity() {
+        running.threads.retain(|thread| thread.strong_count() > 0);
+    }
+    running.threads.push(Arc::downgrade(thread));
+    // Once more for each device: its driver's library may be a later one, which is torn down before.
+    if !running.devices.iter().any(|known| known == device) {
+        running.devices.push(device.to_owned());
+        at_exit(stop_all);
+    }
+}
+
+extern "C" fn stop_all() {
+    // A panic must not leave a function that C calls. There is no place to report it any more.
+    let _ = catch_unwind(|| {
+        let running = RUNNING.lock().unwrap_or_else(|poison| poison.into_inner());
+        if running.process == process::id() {
+            let deadline = Instant::now() + LAST_WAIT;
+            running.threads.iter().filter_map(Weak::upgrade).for_each(|thread| thread.stop(deadline));
+        }
+    });
+}
+
+impl Shared {
+    /// Lets no closure begin any more, and waits until none runs.
+    fn stop(&self, deadline: Instant) {
+        let mut state = lock(&self.state);
+        state.exits = true;
+        let is_this =
+            state.handle.as_ref().is_some_and(|handle| handle.thread().id() == thread::current().id());
+        while state.reading && !is_this {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = wait_timeout(&self.changed, state, left);
         }
     }
 }
@@ -317,6 +399,46 @@ mod tests {
         thread.finish(completion(&results), || Ok(bytes(1)));
         let error = received.try_recv().expect("the read is not dropped").unwrap_err().to_string();
         assert_eq!(error, "the read was dropped unfinished");
+    }
+
+    #[test]
+    #[cfg_attr(
+        any(miri, not(unix)),
+        ignore = "it starts a process, and `exit` has to run what C's `atexit` has"
+    )]
+    fn the_end_of_the_process_waits_for_a_read_and_begins_no_other() {
+        const CHILD: &str = "DEVICE_REGISTRY_TEST_READS_AT_EXIT";
+        const NAME: &str =
+            "backend::read_threads::tests::the_end_of_the_process_waits_for_a_read_and_begins_no_other";
+        extern "C" fn library_ends() {
+            eprintln!("the library ends");
+        }
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = process::Command::new(std::env::current_exe().unwrap());
+            let child = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
+            let printed = String::from_utf8_lossy(&child.stderr);
+            assert_eq!(child.status.code(), Some(7), "{printed}");
+            assert!(printed.contains("the read ends\nthe library ends"), "{printed}");
+            assert!(!printed.contains("another read begins"), "{printed}");
+            return;
+        }
+        // As a driver's library, which is there before the threads of the device.
+        at_exit(library_ends);
+        let (threads, (results, _received)) = (ReadThreads::new("fenced:0"), mpsc::channel());
+        let thread = threads.start().unwrap();
+        let (begin, begun) = mpsc::channel();
+        thread.finish(completion(&results), move || {
+            begin.send(()).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            eprintln!("the read ends");
+            Ok(bytes(1))
+        });
+        thread.finish(completion(&results), || {
+            eprintln!("another read begins");
+            Ok(bytes(2))
+        });
+        begun.recv().unwrap();
+        process::exit(7);
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! What devices do, as records for observers. Without an observer, a call reads one atomic value.
 
-#[allow(unsafe_code)]
-// The system calls a function at the exit.
 mod exit;
 mod hub;
 mod observers;
