@@ -1,6 +1,7 @@
 //! Work in queues of a driver, whose begin and end the core does not see. Where one test wants device times,
 //! all devices with timed events have them, so the others use a device without.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,43 @@ fn an_observer_gets_the_times_of_the_device_on_the_clock_of_the_host() {
     assert!(begun <= ended && begun + error >= first && ended <= last + error, "{steps:?} {between:?}");
     // The write waited at the gate.
     assert!(ended - first + error >= Duration::from_millis(20));
+}
+
+#[test]
+fn work_lies_between_its_enqueuing_and_its_noticing_though_the_clocks_part() {
+    for percent in [50, 200] {
+        let (device, control) = queued();
+        let mut span = None;
+        let (steps, records) = observed(device, true, |stream| {
+            let buffer = device.allocate(8).unwrap();
+            // The clocks are compared here.
+            stream.fill(&buffer, .., &[1]).unwrap();
+            stream.synchronize().unwrap();
+            control.clock_percent.store(percent, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(20));
+            let begin = Instant::now();
+            for _ in 0..3 {
+                stream.write(&buffer, 0, vec![1; 8]).unwrap();
+                stream.synchronize().unwrap();
+            }
+            span = Some((begin, Instant::now()));
+        });
+        let (first, last) = span.unwrap();
+        for (number, (begun, ended)) in steps.iter().enumerate().skip(1) {
+            let (Some((Clock::Device { error, .. }, begun)), Some((_, ended, Outcome::Done))) =
+                (begun, ended)
+            else {
+                panic!("{steps:?}")
+            };
+            assert!(first <= *begun && begun <= ended && *ended <= last, "{percent} {number}: {steps:?}");
+            // The later ones too: what one piece of work shows holds for those behind it.
+            assert!(*error >= Duration::from_millis(5), "{percent} {number}: {error:?}");
+        }
+        let enqueued = records.iter().filter(|record| matches!(record.activity, Activity::Enqueued { .. }));
+        for ((begun, _), enqueued) in steps.iter().zip(enqueued).skip(1) {
+            assert!(begun.unwrap().1 >= enqueued.time, "{percent}: {records:?}");
+        }
+    }
 }
 
 #[test]

@@ -31,7 +31,8 @@ impl fmt::Display for Trace {
 
 #[derive(Default)]
 struct Total {
-    count: u64,
+    /// In nanoseconds.
+    durations: Vec<u64>,
     nanoseconds: u64,
     bytes: u64,
     failed: u64,
@@ -46,8 +47,9 @@ impl Trace {
             for slice in track.slices.iter().filter(|slice| is_work(slice)) {
                 let device = of_track.or(slice.device.as_deref()).unwrap_or_default();
                 let total = totals.entry(described(slice, device)).or_default();
-                total.count += 1;
-                total.nanoseconds += slice.duration.unwrap_or(self.end - slice.start);
+                let duration = slice.duration.unwrap_or(self.end - slice.start);
+                total.durations.push(duration);
+                total.nanoseconds += duration;
                 total.bytes += slice.bytes;
                 total.failed += u64::from(slice.outcome != super::Outcome::Done);
             }
@@ -57,8 +59,13 @@ impl Trace {
         if totals.is_empty() {
             return Ok(());
         }
-        writeln!(f, "\n{:>12} {:>9} {:>12} {:>10}  work", "time", "count", "each", "GB/s")?;
-        for (name, total) in totals.iter().take(LINES) {
+        writeln!(
+            f,
+            "\n{:>12} {:>9} {:>12} {:>12} {:>10}  work",
+            "time", "count", "median", "longest", "GB/s"
+        )?;
+        for (name, total) in totals.iter_mut().take(LINES) {
+            total.durations.sort_unstable();
             let rate = match total.bytes {
                 0 => String::new(),
                 bytes => format!("{:.2}", bytes as f64 / total.nanoseconds.max(1) as f64),
@@ -67,8 +74,10 @@ impl Trace {
                 0 => String::new(),
                 failed => format!(", {failed} failed or skipped"),
             };
-            let (all, each) = (time(total.nanoseconds), time(total.nanoseconds / total.count));
-            writeln!(f, "{all:>12} {:>9} {each:>12} {rate:>10}  {name}{failed}", total.count)?;
+            let count = total.durations.len();
+            let [all, median, longest] =
+                [total.nanoseconds, total.durations[count / 2], total.durations[count - 1]].map(time);
+            writeln!(f, "{all:>12} {count:>9} {median:>12} {longest:>12} {rate:>10}  {name}{failed}")?;
         }
         more(f, totals.len())
     }

@@ -1,6 +1,7 @@
 //! The device's clock beside that of the host, for observers that want the times of queued work.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::backend::{BackendError, DeviceDriver, EventDriver, EventOptions};
@@ -17,6 +18,9 @@ pub(crate) struct Alignment {
     host: Instant,
     /// By how much `host` may be wrong.
     error: Duration,
+    /// What is added to converted times, in nanoseconds: the clocks do not run at one rate, and work that
+    /// seems to begin before it was enqueued shows by how much they have parted.
+    drift: AtomicI64,
     device: &'static OpenDevice,
 }
 
@@ -80,7 +84,8 @@ impl OpenDevice {
         }
         self.keep_idle_stream(stream);
         let (event, host, error) = best.expect("there were attempts");
-        Ok(Arc::new(Alignment { event: Some(event), host, error, device: self }))
+        let drift = AtomicI64::new(0);
+        Ok(Arc::new(Alignment { event: Some(event), host, error, drift, device: self }))
     }
 }
 
@@ -95,14 +100,54 @@ impl Timed {
         Self { event: Some(event), alignment: Arc::clone(alignment) }
     }
 
-    /// When the event was reached, on the clock of the host, and by how much that may be wrong; `None` if the
-    /// driver cannot say. The event is done.
-    pub(crate) fn time(&self) -> Option<(Instant, Duration)> {
-        let Alignment { event: start, host, error, device } = &*self.alignment;
+    /// When the work between this event and a later one began and ended, on the clock of the host, and by how
+    /// much that may be wrong; `None` if the driver cannot say. The work was enqueued at `enqueued`, and both
+    /// events are done. Without a later event, the work took no time.
+    pub(crate) fn until(
+        &self,
+        end: Option<&Self>,
+        enqueued: Instant,
+    ) -> Option<(Instant, Instant, Duration)> {
+        let begin = self.time()?;
+        let end = end.map_or(Some(begin), Self::time)?;
+        let noticed = Instant::now();
+        let parted = enqueued.saturating_duration_since(begin);
+        if !parted.is_zero() {
+            self.alignment.add_drift(nanoseconds(parted));
+            return Some((enqueued, (end + parted).min(noticed), self.alignment.error()));
+        }
+        let parted = end.saturating_duration_since(noticed);
+        if !parted.is_zero() {
+            self.alignment.add_drift(-nanoseconds(parted));
+            let begin = begin.checked_sub(parted).map_or(enqueued, |begin| begin.max(enqueued));
+            return Some((begin, noticed, self.alignment.error()));
+        }
+        Some((begin, end, self.alignment.error()))
+    }
+
+    fn time(&self) -> Option<Instant> {
+        let Alignment { event: start, host, device, .. } = &*self.alignment;
         let (event, start) = (self.event.as_deref()?, start.as_deref()?);
         let elapsed = device.call("elapsed time", |_| event.elapsed_since(start)).ok()?;
-        Some((host.checked_add(elapsed)?, *error))
+        let time = host.checked_add(elapsed)?;
+        let drift = self.alignment.drift.load(Ordering::Relaxed);
+        let by = Duration::from_nanos(drift.unsigned_abs());
+        if drift < 0 { time.checked_sub(by) } else { time.checked_add(by) }
     }
+}
+
+impl Alignment {
+    fn add_drift(&self, nanoseconds: i64) {
+        self.drift.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    fn error(&self) -> Duration {
+        self.error + Duration::from_nanos(self.drift.load(Ordering::Relaxed).unsigned_abs())
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    duration.as_nanos().try_into().unwrap_or(i64::MAX)
 }
 
 impl Drop for Timed {

@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::backend::{HostBuffer, Progress, Span};
 use crate::device::Device;
@@ -40,6 +41,7 @@ pub(super) struct ObservedWork {
     pub(super) stream: Id,
     /// The drop takes it.
     pub(super) work: Option<Id>,
+    pub(super) enqueued: Instant,
     /// Events before and behind it, where the device's clock is wanted. What records an event takes no time,
     /// and has none behind it.
     pub(super) times: Option<(Timed, Option<Timed>)>,
@@ -51,10 +53,8 @@ impl ObservedWork {
         let Some(work) = self.work.take() else { return };
         let record =
             |time, activity| activity::record_at(time, Some(self.device), Some(self.stream), activity);
-        let times = self.times.take().and_then(|(before, behind)| {
-            let (begin, error) = before.time()?;
-            Some((begin, behind.map_or(Some(begin), |behind| Some(behind.time()?.0))?, error))
-        });
+        let times = self.times.take();
+        let times = times.and_then(|(before, behind)| before.until(behind.as_ref(), self.enqueued));
         let Some((begin, end, error)) = times else {
             return ended(self.device, self.stream, Some(work), Clock::Noticed, Outcome::Done);
         };

@@ -9,6 +9,7 @@
 //! uses a program's own events too.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::backend::{BackendError, EventOptions, FillPattern, HostBuffer, Span, StreamDriver};
 use crate::error::DeviceError;
@@ -50,9 +51,10 @@ impl Queue {
             _ => None,
         };
         let mut kept = Vec::new();
-        let begin = if id.is_some() { self.timed(driver) } else { None };
+        let observed = id.map(|id| (id, Instant::now()));
+        let begin = if observed.is_some() { self.timed(driver) } else { None };
         let left_to_host = self.submit_operation(driver, operation, route, &mut kept, failures);
-        if let (Ok(None), Some(_)) = (&left_to_host, id) {
+        if let (Ok(None), Some((id, enqueued))) = (&left_to_host, observed) {
             let times = begin.and_then(|begin| match &event {
                 // The program's event shows that what is before it is done, and not that one behind it is.
                 Some(_) => Some((begin, None)),
@@ -61,7 +63,8 @@ impl Queue {
             kept.push(Keep::Observed(ObservedWork {
                 device: self.device.device(),
                 stream: self.id,
-                work: id,
+                work: Some(id),
+                enqueued,
                 times,
             }));
         }

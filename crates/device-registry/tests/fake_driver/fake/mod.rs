@@ -4,7 +4,7 @@
 mod device;
 mod queue;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
@@ -67,6 +67,8 @@ pub(crate) struct Control {
     pub(crate) fills_multiples_of: AtomicUsize,
     /// Reads in queues are accepted, and kept for the test to finish.
     pub(crate) holds_reads: AtomicBool,
+    /// How many percent of the time that passes pass on the device's clock.
+    pub(crate) clock_percent: AtomicU32,
     /// The driver keeps a reference to the memory that it allocates.
     pub(crate) holds_memory: AtomicBool,
     /// How many threads are submitting to a queue, and the most that there were.
@@ -107,6 +109,7 @@ impl Control {
             batches_begun: AtomicUsize::new(0),
             fills_multiples_of: AtomicUsize::new(1),
             holds_reads: AtomicBool::new(false),
+            clock_percent: AtomicU32::new(100),
             holds_memory: AtomicBool::new(false),
             submitting: AtomicUsize::new(0),
             most_submitting: AtomicUsize::new(0),

@@ -306,8 +306,10 @@ impl EventDriver for FakeEvent {
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
         let start = start.downcast_ref::<Self>()?.time()?;
-        self.time()?
+        let passed = self
+            .time()?
             .checked_duration_since(start)
-            .ok_or_else(|| BackendError::invalid("the start came later"))
+            .ok_or_else(|| BackendError::invalid("the start came later"))?;
+        Ok(passed * self.queue.control.clock_percent.load(Ordering::SeqCst) / 100)
     }
 }
