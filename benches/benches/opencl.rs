@@ -153,15 +153,30 @@ fn empty_operations(criterion: &mut Criterion, device: Device, direct: &Direct) 
     beside(&mut group, "marker and synchronize", ours, || direct.do_nothing());
 }
 
-/// Opens the first device that it finds, without a registry.
+/// The platform whose name comes first: its first device is `opencl:0`.
+fn first_platform(cl: &OpenClFunctions) -> cl_platform_id {
+    let (mut platforms, mut count) = ([ptr::null_mut(); 16], 0);
+    // SAFETY: `platforms` has places for 16 handles, and `count` for a number.
+    expect(unsafe { cl.clGetPlatformIDs(16, platforms.as_mut_ptr(), &mut count) });
+    let name = |platform: &cl_platform_id| {
+        let mut name = [0_u8; 256];
+        let place = name.as_mut_ptr().cast();
+        // SAFETY: the platform is valid, and `name` is a place of that many bytes.
+        expect(unsafe {
+            cl.clGetPlatformInfo(*platform, CL_PLATFORM_NAME, name.len(), place, ptr::null_mut())
+        });
+        name
+    };
+    platforms.into_iter().take(count as usize).min_by_key(name).expect("there is one")
+}
+
+/// Opens `opencl:0` without a registry.
 fn open_directly() {
     let cl = OpenClFunctions::open().unwrap_or_else(|reason| panic!("{reason}"));
-    let (mut platform, mut device, none) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
-    // SAFETY: both are places for one handle, and the platform is valid once it is written.
-    unsafe {
-        expect(cl.clGetPlatformIDs(1, &mut platform, none));
-        expect(cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mut device, none));
-    }
+    let platform = first_platform(cl);
+    let mut device = ptr::null_mut();
+    // SAFETY: the platform is valid, and `device` is a place for one handle.
+    expect(unsafe { cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &mut device, ptr::null_mut()) });
     let direct = Direct::open(cl, platform, device);
     direct.do_nothing();
     // SAFETY: both were made above, are released once, and are not used afterwards.

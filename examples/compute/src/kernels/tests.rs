@@ -280,8 +280,8 @@ fn operands_between_two_numbers_are_refused(device: Device) {
     for buffers in [[&bad, &good, &good], [&good, &bad, &good], [&good, &good, &bad]] {
         let error = kernels.add(&stream, buffers).unwrap_err();
         assert_eq!(kind(&error), Some(BackendErrorKind::Invalid), "{error}");
-        let error = error.to_string();
-        assert!(error.contains("begins at byte 2 of its memory"), "{error}");
+        // At which byte is up to the device: it may divide its memory among small buffers.
+        assert!(error.to_string().contains("a device reads `f32` at multiples of 4"), "{error}");
     }
     stream.synchronize().unwrap();
 }
