@@ -20,6 +20,7 @@ Options:
   --epochs N       how often the network sees each training digit [default: 5]
   --seed N         for the parameters, the order of the digits and the dropout [default: 1]
   --output DIR     the folder for the results [default: target/digits]
+  --trace FILE     write what the device did, such as to trace.json.gz
   --resume         continue after the last checkpoint in the folder
   --help           print this text
 ";
@@ -35,6 +36,8 @@ pub enum Command {
         device: String,
         /// The folder with backends in files.
         plugins: Option<PathBuf>,
+        /// The file for a trace.
+        trace: Option<PathBuf>,
         /// The options of the training.
         options: Options,
     },
@@ -42,7 +45,7 @@ pub enum Command {
 
 /// Reads the arguments after the program's name.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt::Error> {
-    let (mut device, mut plugins) = ("cpu".to_owned(), None);
+    let (mut device, mut plugins, mut trace) = ("cpu".to_owned(), None, None);
     let mut options = Options {
         epochs: const { NonZeroUsize::new(5).unwrap() },
         seed: 1,
@@ -54,6 +57,7 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
         match arg {
             Long("device") => device = parser.value()?.string()?,
             Long("plugins") => plugins = Some(parser.value()?.into()),
+            Long("trace") => trace = Some(parser.value()?.into()),
             Long("epochs") => options.epochs = parser.value()?.parse()?,
             Long("seed") => options.seed = parser.value()?.parse()?,
             Long("output") => options.output = parser.value()?.into(),
@@ -62,5 +66,5 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
             _ => return Err(arg.unexpected()),
         }
     }
-    Ok(Command::Train { device, plugins, options })
+    Ok(Command::Train { device, plugins, trace, options })
 }

@@ -20,7 +20,9 @@ fn main() -> ExitCode {
                 print!("{}", args::HELP);
                 Ok(())
             }
-            Command::Train { device, plugins, options } => run(&device, plugins.as_deref(), &options),
+            Command::Train { device, plugins, trace, options } => {
+                run(&device, plugins.as_deref(), trace.as_deref(), &options)
+            }
         });
     match run {
         Ok(()) => ExitCode::SUCCESS,
@@ -31,7 +33,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(name: &str, plugins: Option<&Path>, options: &Options) -> Result<(), Box<dyn Error>> {
+fn run(
+    name: &str,
+    plugins: Option<&Path>,
+    trace: Option<&Path>,
+    options: &Options,
+) -> Result<(), Box<dyn Error>> {
+    let begin = |file: &Path| {
+        device_trace::write_to(file).map_err(|error| format!("cannot write `{}`: {error}", file.display()))
+    };
+    let trace_of_all = trace.map(begin).transpose()?;
     if let Some(folder) = plugins {
         println!("{}", Plugins::new().folder(path::absolute(folder)?).install()?);
     }
@@ -49,6 +60,10 @@ fn run(name: &str, plugins: Option<&Path>, options: &Options) -> Result<(), Box<
     let model = options.output.join("model.bpk");
     trained.network.save_file(&model)?;
     println!("wrote {} and {}", picture.display(), model.display());
+    if let Some(file) = trace {
+        drop(trace_of_all);
+        println!("wrote {}, which `devices trace` reads", file.display());
+    }
 
     println!("{}", device_burn::counts(name)?);
     Ok(())

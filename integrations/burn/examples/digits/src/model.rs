@@ -6,6 +6,7 @@ use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig, PaddingConfig2d, Relu};
 use burn::prelude::*;
 use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
+use device_registry::activity;
 
 use crate::batch::DigitBatch;
 use crate::data::{CLASSES, SIDE};
@@ -62,7 +63,10 @@ impl TrainStep for Network {
     type Output = ClassificationOutput;
 
     fn step(&self, batch: DigitBatch) -> TrainOutput<ClassificationOutput> {
+        let forward = activity::span("forward");
         let output = self.classify(batch);
+        drop(forward);
+        let _backward = activity::span("backward");
         TrainOutput::new(self, output.loss.backward(), output)
     }
 }
@@ -72,6 +76,7 @@ impl InferenceStep for Network {
     type Output = ClassificationOutput;
 
     fn step(&self, batch: DigitBatch) -> ClassificationOutput {
+        let _span = activity::span("validation");
         self.classify(batch)
     }
 }

@@ -10,21 +10,33 @@ fn error(args: &[&str]) -> String {
 
 #[test]
 fn without_arguments_the_device_is_the_cpu() {
-    let Command::Train { device, plugins, options } = parse([]).unwrap() else {
+    let Command::Train { device, plugins, trace, options } = parse([]).unwrap() else {
         panic!("expected a training")
     };
-    assert_eq!(plugins, None);
+    assert_eq!((plugins, trace), (None, None));
     assert_eq!((&*device, options.resume), ("cpu", false));
 }
 
 #[test]
 fn every_option_has_its_place() {
-    let args = ["--device", "openreg:1", "--epochs=3", "--seed", "9", "--output", "out", "--resume"];
-    let Command::Train { device, plugins, options } = parse(args.map(Into::into)).unwrap() else {
+    let args = [
+        "--device",
+        "openreg:1",
+        "--epochs=3",
+        "--seed",
+        "9",
+        "--output",
+        "out",
+        "--trace",
+        "t.json",
+        "--resume",
+    ];
+    let Command::Train { device, trace, options, .. } = parse(args.map(Into::into)).unwrap() else {
         panic!("expected a training")
     };
     assert_eq!((&*device, options.epochs.get(), options.seed), ("openreg:1", 3, 9));
     assert_eq!((&*options.output, options.resume), (Path::new("out"), true));
+    assert_eq!(trace.as_deref(), Some(Path::new("t.json")));
 }
 
 #[test]
