@@ -10,6 +10,9 @@ use device_registry::{Device, DriverCall};
 /// How many calls the message of a hang lists.
 const LISTED: usize = 4;
 
+/// How many of the last records it has, if the flight recorder of `device-trace` is on.
+const RECORDS: usize = 40;
+
 /// A check exceeded its time limit. Displays as its message.
 #[derive(Debug)]
 pub(crate) struct Hung {
@@ -17,6 +20,8 @@ pub(crate) struct Hung {
     /// The calls into drivers that were under way, as text.
     under_way: Vec<String>,
     callers: Vec<Arc<str>>,
+    /// What devices did last, a line each. Empty without the flight recorder.
+    records: String,
     thread: JoinHandle<()>,
 }
 
@@ -36,7 +41,8 @@ impl Hung {
         let matters = |call: &&DriverCall| is_own(call) || call.since.elapsed() >= limit / 10;
         let under_way = of_backend.iter().filter(matters).map(DriverCall::to_string).collect();
         let callers = of_backend.into_iter().filter_map(|call| call.thread).collect();
-        Self { limit, under_way, callers, thread }
+        let records = device_trace::last_records(RECORDS);
+        Self { limit, under_way, callers, records, thread }
     }
 
     /// The names of the threads that had calls to the backend under way, that of the oldest call first.
@@ -53,15 +59,16 @@ impl Hung {
 impl fmt::Display for Hung {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "it exceeded the time limit of {:?}; ", self.limit)?;
-        if self.under_way.is_empty() {
-            return f.write_str("no call into a driver is under way");
-        }
         let listed = &self.under_way[..self.under_way.len().min(LISTED)];
-        write!(f, "under way: {}", listed.join("; "))?;
         match self.under_way.len() - listed.len() {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
+            _ if listed.is_empty() => f.write_str("no call into a driver is under way")?,
+            0 => write!(f, "under way: {}", listed.join("; "))?,
+            more => write!(f, "under way: {}; and {more} more", listed.join("; "))?,
         }
+        if !self.records.is_empty() {
+            write!(f, "\nwhat devices did last:\n{}", self.records.trim_end())?;
+        }
+        Ok(())
     }
 }
 
@@ -78,7 +85,8 @@ pub(crate) mod tests {
         let thread = thread::spawn(move || ended.recv().unwrap_or_default());
         let under_way = under_way.iter().map(|&text| text.to_owned()).collect();
         let callers = callers.iter().map(|&name| name.into()).collect();
-        (Hung { limit: Duration::from_secs(30), under_way, callers, thread }, end)
+        let (limit, records) = (Duration::from_secs(30), String::new());
+        (Hung { limit, under_way, callers, records, thread }, end)
     }
 
     #[test]

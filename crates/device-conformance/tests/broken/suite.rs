@@ -44,6 +44,7 @@ fn several_that_hang(expected: &str) -> Result<String, Failed> {
     let mut suite = Command::new(env::current_exe()?);
     suite.env(SUITE, format!("sound locks_one_memory_twice {expected}"));
     suite.args(["within", "--skip=sound:1::", "--skip=sound:2::", "--test-threads=1"]);
+    suite.env("DEVICE_FLIGHT_RECORDER", "1");
     let output = suite.output()?;
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
@@ -68,6 +69,7 @@ fn behind_a_hang() -> Result<(), Failed> {
     let call =
         ["it exceeded the time limit of 1s; under way: `sound:0` copy for ", "s, on the thread `", FIRST];
     expect_line(&printed, &call)?;
+    expect_line(&printed, &["s ago  [", FIRST, "] sound:0 called copy of "])?;
     expect_line(&printed, &["to pass: a copy between ranges of one buffer"])?;
     expect_line(&printed, &["test ", SECOND, "... ignored (not judged: `", FIRST, "` still hangs)"])
 }
