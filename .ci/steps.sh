@@ -112,7 +112,8 @@ workflows() { sh tests/workflows.sh; }
 step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
-    cargo clippy -p entry-points -p device-registry -p device-tensor --all-targets --all-features -- -D warnings
+    cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
+        -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
     cargo clippy -p device-opencl --no-default-features --all-targets -- -D warnings
     cargo clippy -p compute --no-default-features --features opencl-kernels --all-targets -- -D warnings
@@ -226,7 +227,7 @@ remote-memory() {
 
 step run features 60 'the core crates with every feature, and the configuration file with none'
 features() {
-    cargo test -p entry-points -p device-registry -p device-tensor --all-features
+    cargo test -p entry-points -p device-registry -p device-tensor -p device-trace --all-features
     cargo test -p device-config
 }
 

@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod chrome;
+#[cfg(feature = "tracing")]
+mod events;
 mod file;
 mod flight_recorder;
 mod memory;
@@ -32,6 +34,11 @@ device_registry::backend::entry_points! {
     /// Prints what lives in memory when there is not enough, with `DEVICE_TRACE_ON_OOM=1`.
     #[distributed_slice(OBSERVERS)]
     pub static MEMORY: ObserverDescriptor = ObserverDescriptor::new("memory", memory::load);
+
+    /// Makes events of the crate `tracing`.
+    #[cfg(feature = "tracing")]
+    #[distributed_slice(OBSERVERS)]
+    pub static EVENTS: ObserverDescriptor = ObserverDescriptor::new("tracing", events::load);
 }
 
 /// Whether a variable is on. Without it, it is off.
