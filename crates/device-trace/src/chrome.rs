@@ -21,6 +21,7 @@ const HOST: usize = 1;
 /// Writes events to a file.
 pub(crate) struct Writer<W> {
     out: W,
+    program: String,
     /// The time of the first event.
     begin: Option<Instant>,
     /// The processes of the devices, in the order in which they were first seen.
@@ -142,14 +143,10 @@ fn category(what: &Work) -> &'static str {
 
 impl<W: Write> Writer<W> {
     /// Begins a trace of the program with this name.
-    pub(crate) fn new(mut out: W, program: &str) -> io::Result<Self> {
-        writeln!(
+    pub(crate) fn new(out: W, program: &str) -> io::Result<Self> {
+        let mut writer = Self {
             out,
-            r#"[{{"ph":"M","name":"process_name","pid":{HOST},"args":{{"name":{}}}}}"#,
-            quoted(program)
-        )?;
-        Ok(Self {
-            out,
+            program: program.to_owned(),
             begin: None,
             devices: Vec::new(),
             named: HashMap::new(),
@@ -158,7 +155,27 @@ impl<W: Write> Writer<W> {
             ended: HashMap::new(),
             line: String::new(),
             args: String::new(),
-        })
+        };
+        writer.begin_file()?;
+        Ok(writer)
+    }
+
+    /// Writes what follows to another file, which has all names once more. Returns the file before.
+    pub(crate) fn go_on(&mut self, out: W) -> io::Result<W> {
+        let before = std::mem::replace(&mut self.out, out);
+        self.begin_file()?;
+        for place in 0..self.devices.len() {
+            self.name_process(HOST + 1 + place, self.devices[place])?;
+        }
+        for (place, name) in std::mem::take(&mut self.named) {
+            self.name(place, &name)?;
+        }
+        Ok(before)
+    }
+
+    fn begin_file(&mut self) -> io::Result<()> {
+        let program = quoted(&self.program);
+        writeln!(self.out, r#"[{{"ph":"M","name":"process_name","pid":{HOST},"args":{{"name":{program}}}}}"#)
     }
 
     /// No fields yet.
@@ -349,12 +366,13 @@ impl<W: Write> Writer<W> {
         }
         self.devices.push(device);
         let process = HOST + self.devices.len();
-        let name = quoted(device);
-        writeln!(
-            self.out,
-            r#",{{"ph":"M","name":"process_name","pid":{process},"args":{{"name":{name}}}}}"#
-        )?;
+        self.name_process(process, device)?;
         Ok(process)
+    }
+
+    fn name_process(&mut self, process: usize, device: Device) -> io::Result<()> {
+        let name = quoted(device);
+        writeln!(self.out, r#",{{"ph":"M","name":"process_name","pid":{process},"args":{{"name":{name}}}}}"#)
     }
 
     fn name_thread(&mut self, thread: &Thread) -> io::Result<()> {

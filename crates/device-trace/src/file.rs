@@ -22,6 +22,16 @@ impl TraceFile {
         Ok(if is_compressed { Self::Compressed(Some(encoder(file))) } else { Self::Plain(file) })
     }
 
+    /// How many bytes of it are on disk.
+    pub(crate) fn len(&self) -> io::Result<u64> {
+        let file = match self {
+            Self::Plain(file) => file.get_ref(),
+            Self::Compressed(Some(member)) => member.get_ref().get_ref(),
+            Self::Compressed(None) => return Ok(0),
+        };
+        Ok(file.metadata()?.len())
+    }
+
     /// Writes all out and ends what is compressed. What follows is a further member of the file, as gzip
     /// allows.
     pub(crate) fn finish(&mut self) -> io::Result<()> {

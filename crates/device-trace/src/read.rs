@@ -12,6 +12,8 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
+use crate::trace::before;
+
 /// A trace that this crate has written.
 ///
 /// A file that ends early, because its program was killed, is read as far as it goes.
@@ -139,31 +141,47 @@ impl std::error::Error for ReadError {
 }
 
 impl Trace {
-    /// Reads a file, compressed or not.
+    /// Reads a file, compressed or not, and before it what [a limit](crate::write_to) has left in another.
     ///
     /// # Errors
     ///
     /// If the file cannot be read, or a line before the last is not an event that this crate writes.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ReadError> {
-        let mut file = BufReader::new(File::open(path).map_err(ReadError::Io)?);
+        let path = path.as_ref();
+        let mut trace = Self::default();
+        let file = File::open(path).map_err(ReadError::Io)?;
+        match File::open(before(path)) {
+            Ok(before) => trace.add_file(before)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(ReadError::Io(error)),
+        }
+        trace.add_file(file)?;
+        if trace.program.is_empty() {
+            return Err(ReadError::Empty);
+        }
+        trace.finish();
+        Ok(trace)
+    }
+
+    fn add_file(&mut self, file: File) -> Result<(), ReadError> {
+        let mut file = BufReader::new(file);
         let start = file.fill_buf().map_err(ReadError::Io)?;
         if start.starts_with(&[0x1f, 0x8b]) {
-            Self::read_lines(BufReader::new(MultiGzDecoder::new(file)))
+            self.add_lines(BufReader::new(MultiGzDecoder::new(file)))
         } else {
-            Self::read_lines(file)
+            self.add_lines(file)
         }
     }
 
-    fn read_lines(mut lines: impl BufRead) -> Result<Self, ReadError> {
-        let mut trace = Self::default();
+    fn add_lines(&mut self, mut lines: impl BufRead) -> Result<(), ReadError> {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
             // What is compressed may end early: what was read of it is whole.
             let read = lines.read_until(b'\n', &mut line);
             let is_whole = line.ends_with(b"\n");
-            trace.is_cut = read.is_err() || (!is_whole && !line.is_empty());
-            if trace.is_cut || line.is_empty() {
+            self.is_cut = read.is_err() || (!is_whole && !line.is_empty());
+            if self.is_cut || line.is_empty() {
                 if let (1, Err(error)) = (number, read) {
                     return Err(ReadError::Io(error));
                 }
@@ -176,13 +194,9 @@ impl Trace {
                 ReadError::Line(number, text.chars().take(60).collect())
             };
             let event: Value = serde_json::from_slice(text).map_err(|_| refused())?;
-            trace.add(&event).ok_or_else(refused)?;
+            self.add(&event).ok_or_else(refused)?;
         }
-        if trace.program.is_empty() {
-            return Err(ReadError::Empty);
-        }
-        trace.finish();
-        Ok(trace)
+        Ok(())
     }
 
     /// Adds an event; `None` if it is not one of this crate's.
@@ -197,6 +211,8 @@ impl Trace {
             let given = args["name"].as_str()?.to_owned();
             match (name, place.0) {
                 ("process_name", HOST) => self.program = given,
+                // A further file has the names once more.
+                ("process_name", _) if self.device(place).is_some() => {}
                 ("process_name", _) => self.devices.push(given),
                 _ => self.tracks.entry(place).or_default().name = given,
             }

@@ -17,11 +17,17 @@ use crate::order::{Entry, Order};
 /// The variable with the name of the file.
 pub(crate) const VARIABLE: &str = "DEVICE_TRACE";
 
+/// The variable with how many megabytes the trace may take.
+const LIMIT: &str = "DEVICE_TRACE_MEGABYTES";
+
 /// How long bytes may wait until they are in the file: what a process that is killed loses.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// Writes a trace of everything from now on to a file, until the returned value is dropped. The variable
 /// `DEVICE_TRACE` does the same for the whole run of a program.
+///
+/// `DEVICE_TRACE_MEGABYTES=100` keeps the last 100 megabytes, for both. The older half is then in a file
+/// beside, whose name ends with `.before`; [`Trace::read`](crate::Trace::read) reads both.
 ///
 /// The file replaces an older one. `%p` in its name is the number of the process. If the name ends with
 /// `.gz`, the file is compressed.
@@ -40,7 +46,7 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// If the file cannot be created, or the system cannot start a thread.
+/// If the file cannot be created, the limit is not a number, or the system cannot start a thread.
 pub fn write_to(file: impl AsRef<Path>) -> io::Result<Observation> {
     activity::observe("trace", TraceObserver::create(file.as_ref())?)
 }
@@ -65,6 +71,8 @@ struct TraceObserver(Mutex<State>);
 struct State {
     path: PathBuf,
     order: Order,
+    /// After how many bytes another file begins.
+    most: Option<u64>,
     /// `None` after an error.
     writer: Option<Writer<TraceFile>>,
     written: Instant,
@@ -75,9 +83,35 @@ impl TraceObserver {
         let path = with_process(path);
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let most = limit()?.map(|limit| limit / 2);
         let writer = Some(Writer::new(TraceFile::create(&path)?, &program)?);
-        Ok(Self(Mutex::new(State { path, order: Order::default(), writer, written: Instant::now() })))
+        // Of an older trace.
+        match std::fs::remove_file(before(&path)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let (order, written) = (Order::default(), Instant::now());
+        Ok(Self(Mutex::new(State { path, order, most, writer, written })))
     }
+}
+
+/// The most bytes of a trace, if there is a limit.
+fn limit() -> io::Result<Option<u64>> {
+    let Some(text) = std::env::var_os(LIMIT).filter(|text| !text.is_empty()) else { return Ok(None) };
+    let megabytes = text.to_str().and_then(|text| text.trim().parse::<u64>().ok());
+    match megabytes.filter(|&megabytes| megabytes > 0).and_then(|megabytes| megabytes.checked_mul(1 << 20)) {
+        Some(bytes) => Ok(Some(bytes)),
+        None => {
+            Err(io::Error::other(format!("invalid {LIMIT}: expected a number of megabytes, found {text:?}")))
+        }
+    }
+}
+
+/// The file with what comes before that of a path, if the trace is long.
+pub(crate) fn before(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".before");
+    name.into()
 }
 
 /// The path with the number of the process in place of `%p`.
@@ -108,7 +142,15 @@ impl State {
                 writer.out().finish()
             } else if self.written.elapsed() > EVERY {
                 self.written = Instant::now();
-                writer.out().flush()
+                writer.out().flush()?;
+                match self.most {
+                    Some(most) if writer.out().len()? > most => {
+                        writer.out().finish()?;
+                        std::fs::rename(&self.path, before(&self.path))?;
+                        writer.go_on(TraceFile::create(&self.path)?).map(drop)
+                    }
+                    _ => Ok(()),
+                }
             } else {
                 Ok(())
             }

@@ -140,6 +140,56 @@ fn a_trace_in_code_ends_where_it_is_dropped() {
 }
 
 #[test]
+fn a_limit_keeps_the_last_part_of_a_trace() {
+    const TEST: &str = "a_limit_keeps_the_last_part_of_a_trace";
+    const ROUNDS: usize = 12;
+
+    if is_child() {
+        let buffer = Device::cpu().allocate(8).unwrap();
+        for round in 0..ROUNDS {
+            let _round = activity::span(&format!("round {round}"));
+            (0..2_000).for_each(|_| buffer.write(0, &[1; 8]).unwrap());
+            // Longer than what was written may wait.
+            std::thread::sleep(Duration::from_millis(110));
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (file, before) = (folder.path().join("trace.json"), folder.path().join("trace.json.before"));
+    fs::write(&before, "of an older trace").unwrap();
+    let run = |limit: &str| {
+        let mut child = child(TEST);
+        child.env("DEVICE_TRACE", &file).env("DEVICE_TRACE_MEGABYTES", limit).stdout(Stdio::null());
+        assert!(child.status().unwrap().success());
+        fs::metadata(&file).unwrap().len()
+    };
+    let whole = run("");
+    assert!(!before.exists());
+    let kept = run("1") + fs::metadata(&before).unwrap().len();
+    assert!(kept < whole / 2, "{kept} bytes of {whole}");
+    let page = Trace::read(&file).unwrap().to_html();
+    assert!(page.contains(&format!("round {}", ROUNDS - 1)), "the end is lost");
+    assert!(!page.contains("round 0\""), "the beginning was kept");
+}
+
+#[test]
+fn a_limit_that_is_no_number_is_an_error_that_says_so() {
+    const TEST: &str = "a_limit_that_is_no_number_is_an_error_that_says_so";
+
+    if is_child() {
+        work();
+        println!("{}", activity::observers().report());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = child(TEST);
+    child.env("DEVICE_TRACE", folder.path().join("trace.json")).env("DEVICE_TRACE_MEGABYTES", "many");
+    let printed = String::from_utf8(child.output().unwrap().stdout).unwrap();
+    let expected = "invalid DEVICE_TRACE_MEGABYTES: expected a number of megabytes, found \"many\"";
+    assert!(printed.contains(expected), "{printed}");
+}
+
+#[test]
 fn a_file_that_cannot_be_created_is_an_error_that_names_it_and_the_program_runs() {
     const TEST: &str = "a_file_that_cannot_be_created_is_an_error_that_names_it_and_the_program_runs";
 
