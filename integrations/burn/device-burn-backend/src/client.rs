@@ -4,7 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
-use burn_backend::{DType, DTypeUsageSet, Distribution, ExecutionError, TensorData};
+use burn_backend::{
+    DType, DTypeUsageSet, Distribution, ExecutionError, ProfileDuration, ProfileOptions, ProfileToken,
+    TensorData,
+};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_ir::{GraphBindings, GraphId, OperationIr, TensorId, TensorIr, TensorStatus};
 use burn_router::{Graph, RouterClient, RouterTensor};
@@ -25,6 +28,7 @@ use crate::fallback::{self, Fallback};
 use crate::lease::Lease;
 use crate::on_host;
 use crate::operation::{Operands, OperationName, Signature, copy};
+use crate::profile::Windows;
 use crate::queue::{BurnQueue, Refused, Written};
 use crate::random::Random;
 use crate::storage::Storage;
@@ -50,6 +54,7 @@ struct Client {
     kernels: OnceLock<Option<&'static Kernels>>,
     settled: Settled,
     graphs: DashMap<GraphId, Graph>,
+    windows: Windows,
     /// The operations that were warned of.
     warned: Mutex<Vec<usize>>,
 }
@@ -72,6 +77,7 @@ impl RegistryClient {
                 kernels: OnceLock::new(),
                 settled: Settled::default(),
                 graphs: DashMap::new(),
+                windows: Windows::default(),
                 warned: Mutex::new(Vec::new()),
             });
             Self(client, Lease::default())
@@ -182,6 +188,24 @@ impl RouterClient for RegistryClient {
     }
 
     fn flush(&self) {}
+
+    fn profile_start(&self) -> Result<Option<ProfileToken>, ExecutionError> {
+        self.1.registered();
+        self.0.windows.open(&self.0.queue)
+    }
+
+    fn profile_end(
+        &self,
+        token: ProfileToken,
+        _options: ProfileOptions,
+    ) -> Result<ProfileDuration, ExecutionError> {
+        self.1.registered();
+        self.0.windows.close(token, &self.0.queue)
+    }
+
+    fn profile_abandon(&self, token: ProfileToken) {
+        self.0.windows.abandon(token);
+    }
 
     fn create_empty_handle(&self) -> TensorId {
         use std::sync::atomic::{AtomicU64, Ordering};

@@ -15,6 +15,7 @@ mod lease;
 mod on_host;
 mod operation;
 mod policy;
+mod profile;
 mod queue;
 mod random;
 mod storage;

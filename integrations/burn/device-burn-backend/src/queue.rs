@@ -12,7 +12,9 @@ use std::sync::{Arc, OnceLock};
 
 use device_kernels::RunError;
 use device_registry::backend::BackendError;
-use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, Event, HostBuffer, Stream};
+use device_registry::{
+    BackendErrorKind, Buffer, Device, DeviceError, DeviceKind, Event, EventOptions, HostBuffer, Stream,
+};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -233,6 +235,15 @@ impl BurnQueue {
             // The failure was of later work than that of the ticket, or the check above finds it.
             self.check(&self.state.lock(), ticket)?;
         }
+    }
+
+    /// An event with a timestamp behind the work that is enqueued. `None` if the device has none.
+    pub(crate) fn record_timed(&self) -> Result<Option<Event>, Refused> {
+        if !self.device.properties()?.timed_events {
+            return Ok(None);
+        }
+        let options = EventOptions::new().timed();
+        self.enqueue(|stream, _| Ok(Some(stream.record_with(&options)?)))
     }
 
     /// Waits for all work. Blocks.
