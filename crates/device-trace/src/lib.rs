@@ -18,7 +18,7 @@ use device_registry::backend::LoadFailure;
 pub use crate::flight_recorder::last_records;
 pub use crate::memory::{LiveAllocation, MemorySnapshot, memory_snapshot, watch_memory};
 #[cfg(feature = "read")]
-pub use crate::read::{ReadError, Trace};
+pub use crate::read::{ReadError, Trace, TraceMemory};
 pub use crate::trace::write_to;
 
 device_registry::backend::entry_points! {

@@ -1,5 +1,6 @@
 //! Traces from files, for tools: their summaries and pages.
 
+mod memory;
 mod page;
 mod summary;
 
@@ -12,6 +13,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
+pub use crate::read::memory::TraceMemory;
 use crate::trace::before;
 
 /// A trace that this crate has written.

@@ -85,7 +85,9 @@ fn the_peak_of_memory_is_that_of_the_statistics() {
     const TEST: &str = "the_peak_of_memory_is_that_of_the_statistics";
 
     if is_child() {
-        let buffers: Vec<_> = (1..50).map(|number| Device::cpu().allocate(number * 1000).unwrap()).collect();
+        let mut buffers: Vec<_> =
+            (1..50).map(|number| Device::cpu().allocate(number * 1000).unwrap()).collect();
+        std::mem::forget(buffers.remove(1));
         drop(buffers);
         Device::cpu().allocate(77).unwrap();
         println!("peak {}", Device::cpu().memory_statistics().unwrap().peak);
@@ -95,8 +97,18 @@ fn the_peak_of_memory_is_that_of_the_statistics() {
     let file = folder.path().join("trace.json");
     let output = child(TEST).env("DEVICE_TRACE", &file).output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("peak 1225000\n"), "{output:?}");
-    let summary = Trace::read(&file).unwrap().to_string();
+    let trace = Trace::read(&file).unwrap();
+    let summary = trace.to_string();
     assert!(summary.contains("memory of cpu: at most 1.2 MiB allocated"), "{summary}");
+    let memory = trace.memory().to_string();
+    assert!(memory.contains("): 1.2 MiB in 49 allocations\n"), "{memory}");
+    let (_, at_the_end) = memory.split_once("cpu, at the end (").expect("it has both moments");
+    let lines: Vec<&str> = at_the_end.lines().map(str::trim).collect();
+    assert!(lines[0].ends_with("): 2.0 KiB in 1 allocations") && lines.len() == 3, "{memory}");
+    assert!(
+        lines[2].starts_with("2.0 KiB         1") && lines[2].ends_with("outside of any span"),
+        "{memory}"
+    );
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"allocated\":1225000,"), "{text}");
 }

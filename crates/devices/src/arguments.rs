@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Says what a trace has: time by kernel and copy, idle streams, waits of the host, memory
     Trace(TraceArguments),
+    /// Lists what lived in the memory of devices when the most was allocated, and at the end of a trace
+    Memory(MemoryArguments),
     /// Checks libraries with backends, and writes their manifests
     #[cfg(feature = "files")]
     #[command(disable_help_flag = true, disable_version_flag = true)]
@@ -93,6 +95,14 @@ pub(crate) struct Bench {
     /// Measures nothing, and compares two files that `--json` has written
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest", "kernels"])]
     pub(crate) compare: Vec<PathBuf>,
+}
+
+/// `devices memory`
+#[derive(Args, Debug)]
+pub(crate) struct MemoryArguments {
+    /// A file that a program has written with DEVICE_TRACE=FILE
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `devices trace`

@@ -124,6 +124,7 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Test(test) => test::run(&test, &output),
         Command::Bench(bench) => bench::run(&bench, &mut output),
         Command::Trace(arguments) => trace::run(&arguments, &mut output),
+        Command::Memory(arguments) => trace::memory(&arguments, &mut output),
         #[cfg(feature = "files")]
         Command::Plugin { .. } if output.is_json() => {
             Err(Failure::Usage("`devices plugin` prints no JSON".to_owned()))

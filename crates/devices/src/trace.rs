@@ -1,31 +1,44 @@
-//! `devices trace`: what a trace of `device-trace` has, as text or as a page.
+//! `devices trace` and `devices memory`: what a trace of `device-trace` has, as text or as a page.
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
 use device_trace::{ReadError, Trace};
 
 use crate::Failure;
-use crate::arguments::TraceArguments;
+use crate::arguments::{MemoryArguments, TraceArguments};
 use crate::output::{Output, outside};
 
 pub(crate) fn run(arguments: &TraceArguments, output: &mut Output) -> Result<ExitCode, Failure> {
-    if output.is_json() {
-        return Err(Failure::Usage("`devices trace` prints no JSON: the file itself is JSON".to_owned()));
-    }
-    let file = arguments.file.display();
-    let trace = Trace::read(&arguments.file).map_err(|error| match error {
-        ReadError::Io(error) => Failure::Usage(format!("cannot read `{file}`: {error}")),
-        other => Failure::Usage(format!("`{file}`: {other}")),
-    })?;
+    let trace = read(&arguments.file, output)?;
     match &arguments.html {
         Some(page) => fs::write(page, trace.to_html())
             .map_err(|error| Failure::Usage(format!("cannot write `{}`: {error}", page.display())))?,
-        None => {
-            for line in trace.to_string().lines() {
-                output.line(outside(line))?;
-            }
-        }
+        None => print(&trace.to_string(), output)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn memory(arguments: &MemoryArguments, output: &mut Output) -> Result<ExitCode, Failure> {
+    print(&read(&arguments.file, output)?.memory().to_string(), output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path, output: &Output) -> Result<Trace, Failure> {
+    if output.is_json() {
+        return Err(Failure::Usage("a trace is printed as text alone: the file itself is JSON".to_owned()));
+    }
+    let file = path.display();
+    Trace::read(path).map_err(|error| match error {
+        ReadError::Io(error) => Failure::Usage(format!("cannot read `{file}`: {error}")),
+        other => Failure::Usage(format!("`{file}`: {other}")),
+    })
+}
+
+fn print(text: &str, output: &mut Output) -> Result<(), Failure> {
+    for line in text.lines() {
+        output.line(outside(line))?;
+    }
+    Ok(())
 }

@@ -357,6 +357,8 @@ fn a_trace_becomes_a_summary_and_a_page() {
     assert!(printed(&["trace", &file]).starts_with("devices: "));
     assert_eq!(printed(&["trace", &file, "--html", &page]), "");
     assert!(fs::read_to_string(&page).unwrap().contains("open openreg:1"));
+    assert_eq!(printed(&["memory", &file]), "nothing was allocated\n");
+    expect_refusal(&["memory", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &page], 2, "expected a trace that `device-trace` has written");
     expect_refusal(&["trace", "--json", &file], 2, "the file itself is JSON");

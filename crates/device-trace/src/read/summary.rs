@@ -139,13 +139,9 @@ impl Trace {
 
     fn fmt_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (device, name) in self.devices.iter().enumerate() {
-            let of_device = || self.memory.iter().filter(|&&(of, ..)| of == device);
-            let Some(&(_, at, peak, _)) =
-                of_device().max_by_key(|&&(_, time, allocated, _)| (allocated, std::cmp::Reverse(time)))
-            else {
-                continue;
-            };
-            let reserved = of_device().map(|&(_, _, _, reserved)| reserved).max().unwrap_or(0);
+            let Some((at, peak)) = self.peak(device) else { continue };
+            let of_device = self.memory.iter().filter(|&&(of, ..)| of == device);
+            let reserved = of_device.map(|&(_, _, _, reserved)| reserved).max().unwrap_or(0);
             writeln!(
                 f,
                 "\nmemory of {name}: at most {} allocated, after {}; {} reserved",
@@ -153,13 +149,8 @@ impl Trace {
                 time(at),
                 bytes(reserved)
             )?;
-            let lives = |allocation: &&super::Allocation| {
-                allocation.device == device
-                    && allocation.since <= at
-                    && allocation.until.is_none_or(|until| until > at)
-            };
             let mut by_span: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-            for allocation in self.allocations.iter().filter(lives) {
+            for allocation in self.living(device, at) {
                 let of_span =
                     by_span.entry(allocation.span.as_deref().unwrap_or("outside of any span")).or_default();
                 *of_span = (of_span.0 + 1, of_span.1 + allocation.bytes);
@@ -200,7 +191,7 @@ fn described(slice: &Slice, device: &str) -> String {
 }
 
 /// A time with three or four digits.
-fn time(nanoseconds: u64) -> String {
+pub(super) fn time(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     match nanoseconds {
         0..1000 => format!("{nanoseconds} ns"),
@@ -210,7 +201,7 @@ fn time(nanoseconds: u64) -> String {
     }
 }
 
-fn bytes(bytes: u64) -> String {
+pub(super) fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
         0..1024 => format!("{bytes} B"),
