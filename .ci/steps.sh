@@ -256,14 +256,16 @@ kernels-lints() {
 
 step run kernels 360 'kernels: the tests'
 kernels() {
-    local operators
+    local some others
     require opencl
     in_kernels
     cargo test --locked --workspace --no-run
-    # PoCL compiles one kernel after the other, and these tests have most of them: a process of its own beside the others.
-    cargo test --locked --workspace --test operators & operators=$!
+    # PoCL compiles one kernel after the other, and these tests have most of them: two processes beside the others.
+    cargo test --locked --workspace --test operators -- operators::elementwise operators::images & some=$!
+    cargo test --locked --workspace --test operators -- --skip operators::elementwise --skip operators::images & others=$!
     cargo test --locked --workspace -- --skip operators::
-    wait "$operators"
+    wait "$some"
+    wait "$others"
 }
 
 step run kernels-packages 30 'kernels: the benchmarks once, and the packages'
