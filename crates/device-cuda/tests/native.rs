@@ -51,13 +51,13 @@ fn a_kernel_works_in_the_order_of_a_stream_on_parts_of_buffers() {
 #[test]
 fn a_malformed_kernel_is_an_error_with_the_compilers_log() {
     let Some(device) = device_or_skip("cuda") else { return };
-    for (from, to, told) in
+    for (from, to, word) in
         [(".version 6.0", ".version 99.0", "99.0"), ("mad.lo.u32", "frobnicate", "frobnicate")]
     {
         let text = kernel::ADD.replace(from, to);
         let error = with_driver(device, move |driver| kernel::Module::load(driver, &text).err()).unwrap();
         let message = error.to_string();
-        assert!(message.starts_with("the kernel does not compile: ") && message.contains(told), "{message}");
+        assert!(message.starts_with("the kernel does not compile: ") && message.contains(word), "{message}");
     }
     // It is the program's mistake, and the device goes on.
     device.allocate(16).unwrap();

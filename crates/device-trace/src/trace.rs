@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// Writes a trace of everything from now on to a file, until the returned value is dropped. The variable
 /// `DEVICE_TRACE` does the same for the whole run of a program.
 ///
-/// `DEVICE_TRACE_MEGABYTES=100` keeps the last 100 megabytes, for both. The older half is then in a file
+/// `DEVICE_TRACE_MEGABYTES=100` keeps the last 50 to 100 megabytes, for both. The older part is in a file
 /// beside, whose name ends with `.before`; [`Trace::read`](crate::Trace::read) reads both.
 ///
 /// The file replaces an older one. `%p` in its name is the number of the process. If the name ends with

@@ -56,7 +56,6 @@ impl fmt::Display for TraceMemory<'_> {
 }
 
 /// Allocations of one length, in one span.
-#[derive(Default)]
 struct Kind {
     count: u64,
     oldest: u64,
