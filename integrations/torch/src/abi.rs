@@ -556,8 +556,11 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
             });
         }
         let mut lists: &[Option<Tensor<'_>>] = &tensors;
-        // SAFETY: as above.
-        let values: SmallVec<_> = arguments.iter().map(|value| unsafe { value.value(&mut lists) }).collect();
+        let mut values = SmallVec::<[Value<'_>; 8]>::new();
+        for argument in arguments {
+            // SAFETY: as above.
+            values.push(unsafe { argument.value(&mut lists) });
+        }
         check_kernels(&values)?;
         let dtype = values.iter().find_map(|value| match value {
             Value::Tensor(tensor) => Some(tensor.dtype),
@@ -593,7 +596,7 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
                 _ => Err(Failure::new("a seed could not be drawn")),
             }
         };
-        compute(&Call { values, empty: &empty, seed: &seed })?;
+        compute(&Call { values: &values, empty: &empty, seed: &seed })?;
         let nanoseconds = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         counts::add_native(number, dtype.unwrap_or(-1), nanoseconds);
         Ok(())

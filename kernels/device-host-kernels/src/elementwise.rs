@@ -115,7 +115,8 @@ fn run_binary<E: Element<Compute: Number>>(
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let compute = E::Compute::binary(binary).ok_or_else(|| crate::unsupported(binary))?;
-    let [a, b] = [0, 1].map(|place| input::<E>(call, inputs, place));
+    // Not an array that is mapped: they are large, and would be copied.
+    let (a, b) = (input::<E>(call, inputs, 0), input::<E>(call, inputs, 1));
     output.zip::<E, E>([&a, &b], compute)
 }
 

@@ -85,9 +85,10 @@ impl RangeLock {
     pub(super) fn unlock(&self, number: u64) {
         let mut state = lock(&self.state);
         state.leave(number);
-        let others = !state.is_empty();
+        // To wake threads where none waits costs a system call.
+        let is_awaited = state.entries().any(|entry| !entry.locked);
         drop(state);
-        if others {
+        if is_awaited {
             self.unlocked.notify_all();
         }
     }

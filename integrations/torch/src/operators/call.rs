@@ -1,6 +1,6 @@
 //! A call of an operator: its arguments, and how it is run.
 
-use device_kernels::{Argument, ArgumentRef, DType, Layout, Operand, Operator, Planned, Scalar, run};
+use device_kernels::{Argument, ArgumentRef, DType, Layout, Operator, Planned, Scalar};
 use device_registry::Buffer;
 use smallvec::SmallVec;
 
@@ -41,7 +41,7 @@ pub(crate) type Empty<'a> = &'a dyn Fn(i32, i32, &[i64], bool) -> Result<Option<
 
 /// An operator's arguments.
 pub(crate) struct Call<'a> {
-    pub(crate) values: SmallVec<[Value<'a>; 8]>,
+    pub(crate) values: &'a [Value<'a>],
     pub(crate) empty: Empty<'a>,
     /// Draws a seed from the generator of the call.
     pub(crate) seed: &'a dyn Fn() -> Result<u64, Failure>,
@@ -100,11 +100,24 @@ fn is_contiguous(tensor: &Tensor<'_>) -> bool {
     })
 }
 
-impl Array {
-    pub(crate) fn of(tensor: Tensor<'_>) -> Result<Self, Failure> {
+/// A tensor with its memory, as PyTorch describes it: enough to call a kernel, and less than an array, which
+/// has a checked layout.
+struct Found<'a> {
+    device: usize,
+    dtype: DType,
+    shape: &'a [usize],
+    strides: &'a [isize],
+    /// Where its first element is, in elements.
+    offset: usize,
+    buffer: Buffer,
+}
+
+impl<'a> Found<'a> {
+    fn of(tensor: Tensor<'a>) -> Result<Self, Failure> {
         let Ok(device) = usize::try_from(tensor.device) else { return declined("a tensor is on the CPU") };
         let dtype = dtype_of(tensor.dtype)?;
-        let shape: Shape = tensor.sizes.iter().map(|&size| size as usize).collect();
+        // No size is negative.
+        let shape: &[usize] = bytemuck::cast_slice(tensor.sizes);
         let (buffer, offset) = if shape.contains(&0) {
             (memory::empty(device)?, 0)
         } else {
@@ -114,12 +127,22 @@ impl Array {
             }
             (place.buffer, place.offset / dtype.size())
         };
+        Ok(Self { device, dtype, shape, strides: bytemuck::cast_slice(tensor.strides), offset, buffer })
+    }
+
+    fn operand(&self) -> OperandRef<'_> {
+        let (dtype, shape, strides, offset) = (self.dtype, self.shape, Some(self.strides), self.offset);
+        (ArgumentRef::Array { dtype, shape, strides, offset }, Some(&self.buffer))
+    }
+}
+
+impl Array {
+    pub(crate) fn of(tensor: Tensor<'_>) -> Result<Self, Failure> {
+        let Found { device, dtype, shape, strides, offset, buffer } = Found::of(tensor)?;
         let layout = if offset == 0 && is_contiguous(&tensor) {
-            Layout::contiguous(&shape)
+            Layout::contiguous(shape)
         } else {
-            let strides: SmallVec<[isize; 8]> =
-                tensor.strides.iter().map(|&stride| stride as isize).collect();
-            Layout::strided(&shape, &strides, offset)
+            Layout::strided(shape, strides, offset)
         };
         let layout = layout.map_err(Failure::declined)?;
         Ok(Self { device, dtype, layout, buffer })
@@ -159,9 +182,48 @@ impl Array {
         }
     }
 
-    fn operand(&self) -> Operand<'_> {
-        Operand::with_layout(&self.buffer, self.dtype, self.layout)
+    fn operand(&self) -> OperandRef<'_> {
+        let (shape, strides) = (self.layout.shape(), Some(self.layout.strides()));
+        let (dtype, offset) = (self.dtype, self.layout.offset());
+        (ArgumentRef::Array { dtype, shape, strides, offset }, Some(&self.buffer))
     }
+}
+
+/// What a kernel works on: a description, and the memory of an array. A layout by value is large, and is not
+/// copied on the way.
+type OperandRef<'a> = (ArgumentRef<'a>, Option<&'a Buffer>);
+
+/// A short list. `collect` is a call for each, which counts here.
+fn listed<A: smallvec::Array>(items: impl Iterator<Item = A::Item>) -> SmallVec<A> {
+    let mut all = SmallVec::new();
+    items.for_each(|item| all.push(item));
+    all
+}
+
+/// Enqueues an operator in the current stream of the device.
+fn enqueue(
+    device: usize,
+    operator: Operator,
+    inputs: &[OperandRef<'_>],
+    outputs: &[OperandRef<'_>],
+) -> Result<(), Failure> {
+    let stream = streams::current(device)?;
+    let planned = {
+        let inputs = listed::<[_; 4]>(inputs.iter().map(|(argument, _)| *argument));
+        let outputs = listed::<[_; 2]>(outputs.iter().map(|(argument, _)| *argument));
+        Planned::of(stream.device(), operator, &inputs, &outputs)?
+    };
+    let call = planned.call();
+    let mut buffers = SmallVec::<[&Buffer; 4]>::new();
+    for (input, &source) in call.inputs().iter().zip(call.sources()) {
+        if let Argument::Array(..) = input {
+            buffers.extend(inputs[source].1);
+        }
+    }
+    buffers.extend(outputs.iter().filter_map(|(_, buffer)| *buffer));
+    let Some(prepared) = planned.with_buffers(&buffers)? else { return Ok(()) };
+    let options = prepared.launch_options();
+    Ok(stream.launch_with(&options, &buffers, move |launch| prepared.launch(launch))?)
 }
 
 /// The type in which several operators after one another compute, so that halves are rounded once.
@@ -194,10 +256,10 @@ impl From<f64> for Input {
 }
 
 impl Input {
-    fn operand(&self) -> Operand<'_> {
+    fn operand(&self) -> OperandRef<'_> {
         match self {
             Self::Array(array) => array.operand(),
-            Self::Scalar(scalar) => Operand::from(*scalar),
+            Self::Scalar(scalar) => (ArgumentRef::Scalar(*scalar), None),
         }
     }
 
@@ -399,8 +461,30 @@ impl<'a> Call<'a> {
                 return declined("its output has another shape");
             }
         }
-        let inputs: SmallVec<[Operand<'_>; 3]> = inputs.iter().map(Input::operand).collect();
-        let outputs: SmallVec<[Operand<'_>; 2]> = outputs.iter().map(|output| output.operand()).collect();
-        Ok(run(streams::current(device)?, operator, &inputs, &outputs)?)
+        let inputs = listed::<[_; 3]>(inputs.iter().map(Input::operand));
+        let outputs = listed::<[_; 2]>(outputs.iter().map(|output| output.operand()));
+        enqueue(device, operator, &inputs, &outputs)
+    }
+
+    /// Enqueues an operator on elements, if its `inputs` are tensors of the shape and type of its output, on
+    /// one device: most are, and a small one is the faster for it. Else returns `false`.
+    pub(crate) fn run_alike(&self, operator: Operator, inputs: usize) -> Result<bool, Failure> {
+        let Some(Value::Tensor(output)) = self.values.last() else { return Ok(false) };
+        let mut found = SmallVec::<[Found<'_>; 2]>::new();
+        for value in self.values.iter().take(inputs) {
+            match value {
+                Value::Tensor(tensor)
+                    if (tensor.dtype, tensor.device, tensor.sizes)
+                        == (output.dtype, output.device, output.sizes) =>
+                {
+                    found.push(Found::of(*tensor)?);
+                }
+                _ => return Ok(false),
+            }
+        }
+        let output = Found::of(*output)?;
+        let inputs = listed::<[_; 2]>(found.iter().map(Found::operand));
+        enqueue(output.device, operator, &inputs, &[output.operand()])?;
+        Ok(true)
     }
 }

@@ -34,6 +34,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string_view>
 
 namespace {
 
@@ -394,7 +395,9 @@ class Mirror {
   // Must be called for all tensors before `run`.
   void add(const Tensor& tensor, bool is_read, bool is_written) {
     if (tensor.numel() == 0) return;
-    auto& area = areas_[tensor.storage().unsafeGetStorageImpl()];
+    auto* const storage = tensor.storage().unsafeGetStorageImpl();
+    auto* known = find(storage);
+    auto& area = known != nullptr ? *known : areas_.emplace_back(storage, Area()).second;
     const auto start = static_cast<size_t>(tensor.storage_offset()) * tensor.dtype().itemsize();
     const auto end = start + span_of(tensor);
     TORCH_CHECK(
@@ -428,7 +431,7 @@ class Mirror {
   Tensor of(const Tensor& tensor) {
     const auto options = at::TensorOptions().device(c10::kCPU).dtype(tensor.dtype());
     if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-    const auto& area = areas_.at(tensor.storage().unsafeGetStorageImpl());
+    const auto& area = *find(tensor.storage().unsafeGetStorageImpl());
     auto view = at::detail::make_tensor<at::TensorImpl>(
         c10::Storage(area.host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
     auto* impl = view.unsafeGetTensorImpl();
@@ -448,8 +451,8 @@ class Mirror {
       tensor.resize_(view.sizes());
     }
     if (tensor.numel() == 0) return;
-    const auto found = areas_.find(tensor.storage().unsafeGetStorageImpl());
-    const bool is_there = found != areas_.end() && view.storage().data() == found->second.data;
+    const auto* area = find(tensor.storage().unsafeGetStorageImpl());
+    const bool is_there = area != nullptr && view.storage().data() == area->data;
     const bool has_gaps = by_elements && !is_mapped_ && !tensor.is_non_overlapping_and_dense() &&
         at::has_internal_overlap(tensor) == at::MemOverlap::No;
     if (!is_there || view.strides() != tensor.strides() || has_gaps) {
@@ -493,9 +496,16 @@ class Mirror {
     }
   };
 
+  Area* find(const c10::StorageImpl* storage) {
+    for (auto& [other, area] : areas_) {
+      if (other == storage) return &area;
+    }
+    return nullptr;
+  }
+
   template <typename Function>
   bool run_mapped(Function& compute) {
-    std::vector<dt_range> ranges;
+    c10::SmallVector<dt_range, 3> ranges;
     for (const auto& [storage, area] : areas_) {
       auto* start = static_cast<char*>(storage->mutable_data()) + area.start;
       ranges.push_back({start, area.end - area.start, area.is_written, nullptr});
@@ -503,7 +513,7 @@ class Mirror {
     struct Context {
       Mirror& mirror;
       Function& compute;
-      std::vector<dt_range>& ranges;
+      c10::SmallVectorImpl<dt_range>& ranges;
       std::exception_ptr failure;
     } context = {*this, compute, ranges, nullptr};
     int mapped = 0;
@@ -526,17 +536,29 @@ class Mirror {
     return mapped != 0;
   }
 
-  std::map<c10::StorageImpl*, Area> areas_;
+  // They are few.
+  c10::SmallVector<std::pair<c10::StorageImpl*, Area>, 3> areas_;
   bool is_mapped_ = false;
   uint64_t bytes_ = 0;
 };
 
-// Calls a function for each tensor of an argument, and replaces it by what that returns.
+// Calls a function for each tensor of an argument.
+template <typename Function>
+void each_tensor(const IValue& value, Function&& visit) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) visit(value.toTensor());
+  } else if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const IValue& item : value.toListRef()) {
+      if (!item.isNone() && item.toTensor().defined()) visit(item.toTensor());
+    }
+  }
+}
+
+// Replaces each tensor of an argument by what a function returns for it.
 template <typename Function>
 void replace_tensors(IValue& value, Function&& replace) {
   if (value.isTensor()) {
-    const Tensor tensor = value.toTensor();
-    if (tensor.defined()) value = replace(tensor);
+    if (value.toTensor().defined()) value = replace(value.toTensor());
   } else if (value.isTensorList()) {
     c10::List<Tensor> list;
     for (const IValue& item : value.toListRef()) {
@@ -562,19 +584,16 @@ bool is_generator(const c10::Argument& argument) {
 }
 
 // The device of a call: that of its first tensor, else the one that it names.
-Device device_of_call(const std::vector<IValue>& arguments) {
+Device device_of_call(c10::ArrayRef<IValue> arguments) {
   std::optional<Device> found;
   for (const auto& argument : arguments) {
-    IValue copy = argument;
-    replace_tensors(copy, [&](const Tensor& tensor) {
-      if (is_ours(tensor)) {
-        TORCH_CHECK(
-            !found.has_value() || *found == tensor.device(),
-            "Expected all tensors to be on the same device, but found at least two devices, ",
-            *found, " and ", tensor.device(), "!");
-        found = tensor.device();
-      }
-      return tensor;
+    each_tensor(argument, [&](const Tensor& tensor) {
+      if (!is_ours(tensor)) return;
+      TORCH_CHECK(
+          !found.has_value() || *found == tensor.device(),
+          "Expected all tensors to be on the same device, but found at least two devices, ",
+          *found, " and ", tensor.device(), "!");
+      found = tensor.device();
     });
   }
   if (found.has_value()) return *found;
@@ -589,9 +608,9 @@ Device device_of_call(const std::vector<IValue>& arguments) {
 // Whether an operator writes to an argument. Of these two, the schema does not say that running statistics change.
 bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return true;
-  const bool has_statistics =
-      schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats";
-  return has_statistics && (argument.name() == "running_mean" || argument.name() == "running_var");
+  const std::string_view name = argument.name();
+  if (name != "running_mean" && name != "running_var") return false;
+  return schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats";
 }
 
 // Computes an operator on the CPU. `why` is what the library said of its kernels.
@@ -600,17 +619,18 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
   const auto& schema = op.schema();
   const auto name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   const auto count = schema.arguments().size();
-  const auto originals = torch::jit::last(*stack, count).vec();
-  const auto device = device_of_call(originals);
+  const auto device = device_of_call(torch::jit::last(*stack, count));
   check_fallback(name, device, why);
+  const c10::SmallVector<IValue, 8> originals(
+      std::make_move_iterator(stack->end() - static_cast<int64_t>(count)), std::make_move_iterator(stack->end()));
+  torch::jit::drop(*stack, count);
 
   Mirror mirror;
   int dtype = -1;
   for (size_t at = 0; at < count; ++at) {
     const auto& argument = schema.arguments()[at];
     const bool writes = is_written(schema, argument);
-    IValue copy = originals[at];
-    replace_tensors(copy, [&](const Tensor& tensor) {
+    each_tensor(originals[at], [&](const Tensor& tensor) {
       if (dtype < 0) dtype = static_cast<int>(tensor.scalar_type());
       if (is_ours(tensor)) {
         mirror.add(tensor, !argument.is_out(), writes);
@@ -621,13 +641,11 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
             "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
             tensor.device(), "! (", name, ")");
       }
-      return tensor;
     });
   }
 
-  std::vector<IValue> arguments = originals;
+  c10::SmallVector<IValue, 8> arguments = originals;
   std::vector<IValue> returns;
-  torch::jit::drop(*stack, count);
   mirror.run([&] {
     for (size_t at = 0; at < count; ++at) {
       auto& argument = arguments[at];
@@ -650,15 +668,12 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
 
   for (size_t at = 0; at < count; ++at) {
     if (!is_written(schema, schema.arguments()[at])) continue;
-    std::vector<Tensor> written;
-    IValue copy = arguments[at];
-    replace_tensors(copy, [&](const Tensor& tensor) { return written.emplace_back(tensor); });
+    c10::SmallVector<Tensor, 1> written;
+    each_tensor(arguments[at], [&](const Tensor& tensor) { written.push_back(tensor); });
     size_t next = 0;
-    copy = originals[at];
-    replace_tensors(copy, [&](const Tensor& tensor) {
+    each_tensor(originals[at], [&](const Tensor& tensor) {
       if (is_ours(tensor)) mirror.write_back(written[next], tensor, true);
       ++next;
-      return tensor;
     });
   }
 
