@@ -101,7 +101,7 @@ require() {
 step run format 10 'formatting, in all workspaces'
 format() {
     local folder
-    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/torch kernels; do
+    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/burn-next integrations/torch kernels; do
         (cd "$folder" && cargo fmt --all --check)
     done
 }
@@ -318,6 +318,25 @@ burn() {
         "$programs/unchanged" --device "$device"
         "$programs/digits" --device "$device" --epochs 1
     done
+}
+
+step run burn-next 300 'burn 0.23 on registered devices, without a patch'
+burn-next() {
+    local device programs
+    install_drivers
+    cd integrations/burn-next
+    export CARGO_TARGET_DIR=../../target/burn-next
+    programs=$CARGO_TARGET_DIR/debug
+    cargo test --locked --features unchanged-next/hardware,digits-next/hardware
+    "$programs/unchanged" --device mycpu
+    # Without kernels, the CPU does all of it.
+    DEVICE_KERNELS_DISABLE='*' "$programs/unchanged" --device openreg:1
+    export DEVICE_BURN_FALLBACK=deny
+    for device in cpu openreg:1 opencl; do
+        "$programs/unchanged" --device "$device"
+        "$programs/digits" --device "$device" --epochs 1
+    done
+    forget ../../target/burn-next
 }
 
 # Makes an environment with PyTorch and the package, and goes to it. `venv` is empty where Python's registry cannot be

@@ -1,4 +1,4 @@
-//! One operation, on burn's engine directly, on registered devices through both doors, and from eight
+//! One operation, on burn's engine directly, on registered devices through each door, and from eight
 //! threads.
 
 use std::hint::black_box;
@@ -11,6 +11,16 @@ use device_registry_benches::beside;
 
 device_registry::autoload!();
 
+#[cfg(feature = "burn-0-23")]
+fn devices() -> [(&'static str, Device); 3] {
+    [
+        ("flex", Device::flex()),
+        ("cpu, group, kernels", device_burn::group::device("cpu").unwrap()),
+        ("openreg:0, group, fallback", device_burn::group::device("openreg:0").unwrap()),
+    ]
+}
+
+#[cfg(not(feature = "burn-0-23"))]
 fn devices() -> [(&'static str, Device); 4] {
     [
         ("flex", Device::flex()),
@@ -37,7 +47,7 @@ fn add(group: &mut BenchmarkGroup<'_, WallTime>, len: usize) {
 fn kernels(c: &mut Criterion) {
     let mut group = c.benchmark_group("add, 1 element");
     let chain = |name| {
-        let device = device_burn::patch::device(name).unwrap();
+        let device = device_burn::device(name).unwrap();
         let y = Tensor::<1>::ones([1], &device);
         let mut x = y.clone();
         move || {
@@ -67,9 +77,7 @@ fn threads(c: &mut Criterion) {
     const STEPS: usize = 8 * 500;
     let mut group = c.benchmark_group("4,000 additions of 64 elements");
     group.sample_size(20);
-    for (name, device) in
-        [("flex", Device::flex()), ("cpu, patch, kernels", device_burn::patch::device("cpu").unwrap())]
-    {
+    for (name, device) in [("flex", Device::flex()), ("cpu, kernels", device_burn::device("cpu").unwrap())] {
         for count in [1, 8] {
             group.bench_function(format!("{name}, {count} threads"), |bencher| {
                 bencher.iter(|| {

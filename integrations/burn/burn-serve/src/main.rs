@@ -15,6 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
+use device_kernels::{Kernels, LinkedSet};
 use device_registry::{Device, ErrorChain, backends, device};
 use tracing_subscriber::EnvFilter;
 
@@ -49,7 +50,24 @@ fn serve(arguments: &Arguments, token_file: &Path) -> Result<(), Box<dyn Error>>
     let devices = devices(&arguments.devices)?;
     let listener = listen::bind(arguments.listen, arguments.allow_network)?;
     announce(listener.local_addr()?, &devices)?;
-    Ok(serve::run(listener, &devices, &token)?)
+    for device in &devices {
+        served::report(format_args!("{device}: {}", who_computes(*device)));
+    }
+    let outcome = serve::run(listener, &devices, &token);
+    served::report_counts(&devices);
+    Ok(outcome?)
+}
+
+/// What computes for clients on a device. Opens nothing.
+fn who_computes(device: Device) -> String {
+    let names = |sets: &[LinkedSet]| sets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match Kernels::of(device) {
+        Ok(kernels) if kernels.sets().is_empty() => {
+            "no kernels are linked, so burn's CPU engine computes".to_owned()
+        }
+        Ok(kernels) => format!("kernels of {}; burn's CPU engine does the rest", names(kernels.sets())),
+        Err(error) => format!("{}; burn's CPU engine computes", ErrorChain::new(&error)),
+    }
 }
 
 /// The devices that the command line names, each with its index. Loads their backends, and opens no device.

@@ -1,7 +1,6 @@
 //! Serves clients until a signal.
 
-use std::fmt;
-use std::io::{self, Write, stderr};
+use std::io;
 use std::net::TcpListener;
 
 use burn_remote::server::{BackendServer, TokenAuthorizer};
@@ -16,18 +15,13 @@ pub(crate) fn run(listener: TcpListener, devices: &[Device], token: &[u8]) -> io
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         tokio::select! {
-            served = burn_gate::serve(listener, server, tokens, report) => served,
+            served = burn_gate::serve(listener, server, tokens, served::report) => served,
             stopped = stop_signal() => stopped,
         }
     });
     // Does not wait for sessions that compute.
     runtime.shutdown_background();
     outcome
-}
-
-/// A line on standard error. Unlike `eprintln!`, it does not panic if that is closed.
-fn report(line: fmt::Arguments<'_>) {
-    let _ = writeln!(stderr(), "{line}");
 }
 
 /// Returns at Ctrl-C or, on Unix, SIGTERM.

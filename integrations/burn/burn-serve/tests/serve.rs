@@ -230,6 +230,14 @@ fn a_signal_stops_the_server_although_a_client_is_connected() {
         server.process.signal(signal);
         let (code, out) = server.process.end();
         assert_eq!(code, Some(0), "{signal}: {out}");
+        // Before clients compute it says by what, and at its end what ran where.
+        for (device, set) in [("openreg:0", "device-openreg-kernels"), ("cpu", "device-cpu-kernels")] {
+            let line = out.lines().find(|line| line.starts_with(&format!("{device}: kernels of ")));
+            assert!(line.is_some_and(|line| line.contains(set)), "{out}");
+        }
+        let matmul = out.lines().find(|line| line.starts_with("Float.Matmul"));
+        let native = matmul.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+        assert!(native.is_some_and(|native| native > 0), "{out}");
         assert_ne!(client.end().0, Some(0));
     }
 }

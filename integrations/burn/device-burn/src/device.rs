@@ -38,7 +38,9 @@ pub fn device(text: &str) -> Result<Device, Error> {
     return crate::patch::device(text);
     #[cfg(all(feature = "loopback", not(feature = "patch")))]
     return crate::loopback::device(text);
-    #[cfg(not(any(feature = "loopback", feature = "patch")))]
+    #[cfg(feature = "group")]
+    return crate::group::device(text);
+    #[cfg(not(any(feature = "group", feature = "loopback", feature = "patch")))]
     return Err(Error::NoDoor { device });
 }
 
@@ -63,7 +65,7 @@ fn engine(device: device_registry::Device) -> Result<Option<LinkedEngine>, Error
     LinkedEngine::of(device.name()).map_err(Error::Engines)
 }
 
-#[cfg(not(any(feature = "engine", feature = "loopback", feature = "patch")))]
+#[cfg(not(any(feature = "engine", feature = "group", feature = "loopback", feature = "patch")))]
 compile_error!("device-burn needs one of its features: `patch`, with a `[patch]` line, or `loopback`");
 
 /// The variables of the environment that every operation needs.
@@ -74,7 +76,7 @@ fn check_variables() -> Result<(), Error> {
 }
 
 /// The device for burn's traits, after what can be wrong with it.
-#[cfg(any(feature = "loopback", feature = "patch"))]
+#[cfg(any(feature = "group", feature = "loopback", feature = "patch"))]
 pub(crate) fn usable(device: device_registry::Device) -> Result<RegistryDevice, Error> {
     check_variables()?;
     let device = RegistryDevice::new(device)?;

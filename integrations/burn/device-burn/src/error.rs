@@ -37,7 +37,7 @@ pub enum Error {
         source: BackendError,
     },
     /// No engine of burn's is linked for the backend, and this program has no door for other devices.
-    #[cfg(not(any(feature = "loopback", feature = "patch")))]
+    #[cfg(not(any(feature = "group", feature = "loopback", feature = "patch")))]
     #[error(
         "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has neither of its features          `patch` and `loopback`",
         .device.name()
@@ -46,6 +46,10 @@ pub enum Error {
         /// The device.
         device: Device,
     },
+    /// burn makes no group of the device.
+    #[cfg(feature = "group")]
+    #[error(transparent)]
+    Group(#[from] crate::group::NoGroup),
     /// The server in the process does not start, or does not accept the connection.
     #[cfg(feature = "loopback")]
     #[error(transparent)]

@@ -3,6 +3,8 @@
 mod device;
 pub mod engines;
 mod error;
+#[cfg(feature = "group")]
+pub mod group;
 #[cfg(feature = "loopback")]
 pub mod loopback;
 #[cfg(feature = "patch")]

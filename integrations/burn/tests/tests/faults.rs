@@ -203,6 +203,10 @@ fn a_lost_device_says_so_until_it_is_reset() {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "burn-0-23",
+    ignore = "a group holds a lock for each call: burn-group, backend/client.rs:62"
+)]
 fn a_stalled_device_delays_only_what_uses_it() {
     within(LIMIT, || {
         let (registered, device, _guard) = openreg(0);

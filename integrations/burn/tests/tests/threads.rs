@@ -135,6 +135,7 @@ fn two_devices_compute_at_once_and_exchange_tensors() {
 /// threads that use the last two handles at once see the tensor released too early, unless the client keeps
 /// it.
 #[test]
+#[cfg_attr(feature = "burn-0-23", ignore = "a group panics: burn-group, backend/interpreter.rs:253")]
 fn two_threads_that_use_the_last_two_handles_at_once_both_get_the_values() {
     let _alone = alone();
     let device = device("openreg:0");

@@ -10,6 +10,12 @@ use burn::train::renderer::{
     EvaluationName, MetricState, MetricsRenderer, MetricsRendererEvaluation, MetricsRendererTraining,
 };
 
+/// What burn says of the items of a split: how many there are, or how far it is.
+#[cfg(not(feature = "burn-0-23"))]
+type Items<'a> = usize;
+#[cfg(feature = "burn-0-23")]
+type Items<'a> = &'a burn::data::dataloader::Progress;
+
 /// Prints the average loss and accuracy of each epoch.
 #[derive(Debug, Default)]
 pub struct EpochLines {
@@ -77,9 +83,12 @@ impl TrainingProgressLogger for EpochLines {
         self.held_out = Averages::default();
     }
 
-    fn start_split(&mut self, _split: &str, _items: usize) {}
-    fn update_split(&mut self, _items: usize) {}
+    fn start_split(&mut self, _split: &str, _items: Items<'_>) {}
+    fn update_split(&mut self, _items: Items<'_>) {}
+    #[cfg(not(feature = "burn-0-23"))]
     fn end_split(&mut self) {}
+    #[cfg(feature = "burn-0-23")]
+    fn end_split(&mut self, _items: Items<'_>) {}
     fn end(&mut self) {}
     fn log_event_training(&mut self, _event: String) {}
 }
@@ -100,9 +109,12 @@ impl MetricsRendererEvaluation for EpochLines {
 
 impl EvaluationProgressLogger for EpochLines {
     fn start_global_progress(&mut self, _tests: usize) {}
-    fn start_test(&mut self, _name: &str, _items: usize) {}
-    fn update_test_progress(&mut self, _items: usize) {}
+    fn start_test(&mut self, _name: &str, _items: Items<'_>) {}
+    fn update_test_progress(&mut self, _items: Items<'_>) {}
+    #[cfg(not(feature = "burn-0-23"))]
     fn end_test(&mut self) {}
+    #[cfg(feature = "burn-0-23")]
+    fn end_test(&mut self, _items: Items<'_>) {}
     fn end_global_progress(&mut self) {}
     fn log_event_evaluation(&mut self, _event: String) {}
 }

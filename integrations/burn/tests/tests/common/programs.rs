@@ -296,8 +296,7 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
     "int to float" => |p, s| Value::Float(p.int(s.a)?.float()),
     "cast float" => |p, s| Value::Float(p.float(s.a)?.cast(
         [FloatDType::F64, FloatDType::F32, FloatDType::F16, FloatDType::BF16][s.n % 4])),
-    "cast int" => |p, s| Value::Int(p.int(s.a)?.cast(
-        [IntDType::I64, IntDType::I32, IntDType::I16, IntDType::I8, IntDType::U8, IntDType::U32][s.n % 6])),
+    "cast int" => |p, s| Value::Int(p.int(s.a)?.cast(INTEGERS[s.n % INTEGERS.len()])),
     "int add" => |p, s| { let (a, b) = p.ints(s)?; Value::Int(a.clamp(-9, 9) + b.clamp(-9, 9)) },
     "int mul" => |p, s| { let (a, b) = p.ints(s)?; Value::Int(a.clamp(-9, 9) * b.clamp(-9, 9)) },
     "int sum dim" => |p, s| Value::Int(p.int(s.a)?.clamp(0, 9).sum_dim(s.n % 3)),
@@ -319,6 +318,14 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
         if a.dims()[s.n % 3] == 0 { return None; }
         Value::Float(a.topk(1, s.n % 3))
     },
+};
+
+/// What integers are cast to. A group of burn 0.23 has those of its default type alone, as burn's interpreter
+/// casts none: burn-router, interpreter.rs:593.
+const INTEGERS: &[IntDType] = if cfg!(feature = "burn-0-23") {
+    &[IntDType::I32]
+} else {
+    &[IntDType::I64, IntDType::I32, IntDType::I16, IntDType::I8, IntDType::U8, IntDType::U32]
 };
 
 /// What a program leaves: the tensors of its pool, or why they have no data, and the step that panicked.
