@@ -556,11 +556,9 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
             });
         }
         let mut lists: &[Option<Tensor<'_>>] = &tensors;
-        let mut values = SmallVec::<[Value<'_>; 8]>::new();
-        for argument in arguments {
-            // SAFETY: as above.
-            values.push(unsafe { argument.value(&mut lists) });
-        }
+        // SAFETY: what an argument points to lives until this returns.
+        let value = |argument: &RawValue| unsafe { argument.value(&mut lists) };
+        let values: SmallVec<[Value<'_>; 8]> = arguments.iter().map(value).collect();
         check_kernels(&values)?;
         let dtype = values.iter().find_map(|value| match value {
             Value::Tensor(tensor) => Some(tensor.dtype),

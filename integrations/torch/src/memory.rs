@@ -82,15 +82,6 @@ impl Heap {
         let size = len.checked_add(GRAIN)?.checked_next_multiple_of(GRAIN)?;
         let end = self.start + self.len;
         if end.checked_sub(self.next).is_some_and(|left| size <= left) {
-            // Mostly, all allocations lie before.
-            if self
-                .live
-                .last_key_value()
-                .is_none_or(|(&start, buffer)| behind(start, buffer.len()) <= self.next)
-            {
-                self.next += size;
-                return Some(self.next - size);
-            }
             let free = self.next_free(self.next, end, size);
             if free.is_some() {
                 return free;

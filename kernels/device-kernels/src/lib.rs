@@ -31,7 +31,7 @@ pub use operator::{
     Unary, Update,
 };
 pub use planned::{ArgumentRef, Planned};
-pub use run::{BufferProblem, Operand, Prepared, RunError, Sets, run};
+pub use run::{BufferProblem, Operand, OperandRef, Prepared, RunError, Sets, run, run_ref};
 pub use scalar::Scalar;
 pub use set::{ComputeOnHost, KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
 

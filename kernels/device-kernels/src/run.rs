@@ -64,10 +64,20 @@ impl<S: Into<Scalar>> From<S> for Operand<'_> {
     }
 }
 
-impl<'a> From<&'a Operand<'_>> for ArgumentRef<'a> {
+/// What an operator works on, by reference: for frameworks whose tensors have shapes and strides already, as
+/// an [`Operand`] copies them.
+#[derive(Clone, Copy, Debug)]
+pub struct OperandRef<'a> {
+    /// The type and layout of an array, or a value.
+    pub argument: ArgumentRef<'a>,
+    /// The buffer of an array. A value has none.
+    pub buffer: Option<&'a Buffer>,
+}
+
+impl<'a> From<&'a Operand<'_>> for OperandRef<'a> {
     #[inline]
     fn from(operand: &'a Operand<'_>) -> Self {
-        Self::from(&operand.argument)
+        Self { argument: ArgumentRef::from(&operand.argument), buffer: operand.buffer }
     }
 }
 
@@ -102,21 +112,46 @@ pub fn run(
     inputs: &[Operand<'_>],
     outputs: &[Operand<'_>],
 ) -> Result<(), RunError> {
+    let (inputs, outputs) = (inputs.iter().map(OperandRef::from), outputs.iter().map(OperandRef::from));
+    enqueue(stream, operator.into(), inputs, outputs)
+}
+
+/// Enqueues an operator as [`run`] does, with operands by reference.
+///
+/// # Errors
+///
+/// Those of [`run`].
+pub fn run_ref(
+    stream: &Stream,
+    operator: impl Into<Operator>,
+    inputs: &[OperandRef<'_>],
+    outputs: &[OperandRef<'_>],
+) -> Result<(), RunError> {
+    enqueue(stream, operator.into(), inputs.iter().copied(), outputs.iter().copied())
+}
+
+fn enqueue<'a>(
+    stream: &Stream,
+    operator: Operator,
+    inputs: impl Iterator<Item = OperandRef<'a>> + Clone,
+    outputs: impl Iterator<Item = OperandRef<'a>> + Clone,
+) -> Result<(), RunError> {
     let description = Description {
         device: stream.device(),
-        operator: operator.into(),
-        inputs: inputs.iter().map(ArgumentRef::from),
-        outputs: outputs.iter().map(ArgumentRef::from),
+        operator,
+        inputs: inputs.clone().map(|input| input.argument),
+        outputs: outputs.clone().map(|output| output.argument),
     };
     let planned = description.planned()?;
     let call = planned.call();
     let mut buffers = SmallVec::<[&Buffer; 4]>::new();
     for (input, &source) in call.inputs().iter().zip(call.sources()) {
         if let Argument::Array(..) = input {
-            inputs[source].buffer.into_iter().for_each(|buffer| buffers.push(buffer));
+            let input = inputs.clone().nth(source);
+            input.and_then(|input| input.buffer).into_iter().for_each(|buffer| buffers.push(buffer));
         }
     }
-    outputs.iter().filter_map(|output| output.buffer).for_each(|buffer| buffers.push(buffer));
+    outputs.filter_map(|output| output.buffer).for_each(|buffer| buffers.push(buffer));
     let Some(prepared) = planned.with_buffers(&buffers)? else { return Ok(()) };
     let options = prepared.launch_options();
     let enqueued = stream.launch_with(&options, &buffers, move |launch| prepared.launch(launch));

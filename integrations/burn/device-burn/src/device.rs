@@ -66,7 +66,9 @@ fn engine(device: device_registry::Device) -> Result<Option<LinkedEngine>, Error
 }
 
 #[cfg(not(any(feature = "engine", feature = "group", feature = "loopback", feature = "patch")))]
-compile_error!("device-burn needs one of its features: `patch`, with a `[patch]` line, or `loopback`");
+compile_error!(
+    "device-burn needs one of its features: `patch`, with a `[patch]` line, or `loopback`; with burn 0.23, `group`"
+);
 
 /// The variables of the environment that every operation needs.
 fn check_variables() -> Result<(), Error> {

@@ -39,7 +39,8 @@ pub enum Error {
     /// No engine of burn's is linked for the backend, and this program has no door for other devices.
     #[cfg(not(any(feature = "group", feature = "loopback", feature = "patch")))]
     #[error(
-        "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has neither of its features          `patch` and `loopback`",
+        "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has none of the features that \
+         reach other devices: `patch` and `loopback`, or `group` with burn 0.23",
         .device.name()
     )]
     NoDoor {

@@ -1,6 +1,6 @@
 //! A call of an operator: its arguments, and how it is run.
 
-use device_kernels::{Argument, ArgumentRef, DType, Layout, Operator, Planned, Scalar};
+use device_kernels::{Argument, ArgumentRef, DType, Layout, OperandRef, Operator, Planned, Scalar, run_ref};
 use device_registry::Buffer;
 use smallvec::SmallVec;
 
@@ -132,7 +132,10 @@ impl<'a> Found<'a> {
 
     fn operand(&self) -> OperandRef<'_> {
         let (dtype, shape, strides, offset) = (self.dtype, self.shape, Some(self.strides), self.offset);
-        (ArgumentRef::Array { dtype, shape, strides, offset }, Some(&self.buffer))
+        OperandRef {
+            argument: ArgumentRef::Array { dtype, shape, strides, offset },
+            buffer: Some(&self.buffer),
+        }
     }
 }
 
@@ -185,45 +188,11 @@ impl Array {
     fn operand(&self) -> OperandRef<'_> {
         let (shape, strides) = (self.layout.shape(), Some(self.layout.strides()));
         let (dtype, offset) = (self.dtype, self.layout.offset());
-        (ArgumentRef::Array { dtype, shape, strides, offset }, Some(&self.buffer))
-    }
-}
-
-/// What a kernel works on: a description, and the memory of an array. A layout by value is large, and is not
-/// copied on the way.
-type OperandRef<'a> = (ArgumentRef<'a>, Option<&'a Buffer>);
-
-/// A short list. `collect` is a call for each, which counts here.
-fn listed<A: smallvec::Array>(items: impl Iterator<Item = A::Item>) -> SmallVec<A> {
-    let mut all = SmallVec::new();
-    items.for_each(|item| all.push(item));
-    all
-}
-
-/// Enqueues an operator in the current stream of the device.
-fn enqueue(
-    device: usize,
-    operator: Operator,
-    inputs: &[OperandRef<'_>],
-    outputs: &[OperandRef<'_>],
-) -> Result<(), Failure> {
-    let stream = streams::current(device)?;
-    let planned = {
-        let inputs = listed::<[_; 4]>(inputs.iter().map(|(argument, _)| *argument));
-        let outputs = listed::<[_; 2]>(outputs.iter().map(|(argument, _)| *argument));
-        Planned::of(stream.device(), operator, &inputs, &outputs)?
-    };
-    let call = planned.call();
-    let mut buffers = SmallVec::<[&Buffer; 4]>::new();
-    for (input, &source) in call.inputs().iter().zip(call.sources()) {
-        if let Argument::Array(..) = input {
-            buffers.extend(inputs[source].1);
+        OperandRef {
+            argument: ArgumentRef::Array { dtype, shape, strides, offset },
+            buffer: Some(&self.buffer),
         }
     }
-    buffers.extend(outputs.iter().filter_map(|(_, buffer)| *buffer));
-    let Some(prepared) = planned.with_buffers(&buffers)? else { return Ok(()) };
-    let options = prepared.launch_options();
-    Ok(stream.launch_with(&options, &buffers, move |launch| prepared.launch(launch))?)
 }
 
 /// The type in which several operators after one another compute, so that halves are rounded once.
@@ -259,7 +228,7 @@ impl Input {
     fn operand(&self) -> OperandRef<'_> {
         match self {
             Self::Array(array) => array.operand(),
-            Self::Scalar(scalar) => (ArgumentRef::Scalar(*scalar), None),
+            Self::Scalar(scalar) => OperandRef { argument: ArgumentRef::Scalar(*scalar), buffer: None },
         }
     }
 
@@ -461,9 +430,9 @@ impl<'a> Call<'a> {
                 return declined("its output has another shape");
             }
         }
-        let inputs = listed::<[_; 3]>(inputs.iter().map(Input::operand));
-        let outputs = listed::<[_; 2]>(outputs.iter().map(|output| output.operand()));
-        enqueue(device, operator, &inputs, &outputs)
+        let inputs: SmallVec<[_; 3]> = inputs.iter().map(Input::operand).collect();
+        let outputs: SmallVec<[_; 2]> = outputs.iter().map(|output| output.operand()).collect();
+        Ok(run_ref(streams::current(device)?, operator, &inputs, &outputs)?)
     }
 
     /// Enqueues an operator on elements, if its `inputs` are tensors of the shape and type of its output, on
@@ -483,8 +452,8 @@ impl<'a> Call<'a> {
             }
         }
         let output = Found::of(*output)?;
-        let inputs = listed::<[_; 2]>(found.iter().map(Found::operand));
-        enqueue(output.device, operator, &inputs, &[output.operand()])?;
+        let inputs: SmallVec<[_; 2]> = found.iter().map(Found::operand).collect();
+        run_ref(streams::current(output.device)?, operator, &inputs, &[output.operand()])?;
         Ok(true)
     }
 }
