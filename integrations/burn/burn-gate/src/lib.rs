@@ -53,7 +53,8 @@ use crate::waiting::{Peer, Waiting};
 
 /// Serves clients that have the token, until the future is dropped, which closes every connection.
 ///
-/// `report` gets a line for each client that is refused, and for what goes wrong here.
+/// `report` gets a line for each client that is refused, and for what goes wrong here. `left` is called when
+/// the last session has ended, before there is another one.
 ///
 /// # Errors
 ///
@@ -63,10 +64,11 @@ pub async fn serve<B: BackendIr>(
     server: BackendServer<B>,
     tokens: TokenAuthorizer,
     report: fn(fmt::Arguments<'_>),
+    left: fn(),
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let servers = Arc::new(Servers::new(server, tokens, report));
+    let servers = Arc::new(Servers::new(server, tokens, report, left));
     let mut waiting = Waiting::default();
     let mut connections = JoinSet::new();
     loop {

@@ -32,6 +32,7 @@ pub(crate) struct Servers {
     start: Box<dyn Fn(WebSocketTransport) -> Serving + Send + Sync>,
     clients: Arc<Clients>,
     report: fn(fmt::Arguments<'_>),
+    left: fn(),
     current: Mutex<Current>,
 }
 
@@ -49,6 +50,7 @@ impl Servers {
         server: BackendServer<B>,
         tokens: TokenAuthorizer,
         report: fn(fmt::Arguments<'_>),
+        left: fn(),
     ) -> Self {
         let clients = Arc::new(Clients::default());
         let known = Arc::clone(&clients);
@@ -56,7 +58,7 @@ impl Servers {
             known.authorize(&tokens, request).inspect_err(|reason| report(format_args!("refused: {reason}")))
         });
         let start = move |transport| Box::pin(server.serve_async(transport)) as Serving;
-        Self { start: Box::new(start), clients, report, current: Mutex::default() }
+        Self { start: Box::new(start), clients, report, left, current: Mutex::default() }
     }
 
     /// The server that has sessions, or one that has had none.
@@ -114,6 +116,7 @@ impl Drop for Session {
         if current.sessions == 0 {
             // Connections without a token may still hold the server: they do not keep it for the next client.
             current.server = Weak::new();
+            (self.servers.left)();
         }
     }
 }
@@ -281,6 +284,7 @@ impl Drop for Opened<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::cell::Cell;
     use std::io::{ErrorKind, Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
@@ -312,8 +316,14 @@ pub(crate) mod tests {
             start: Box::new(|_| Box::pin(std::future::pending())),
             clients: Arc::default(),
             report: |_| {},
+            left: || LEFT.set(LEFT.get() + 1),
             current: Mutex::default(),
         })
+    }
+
+    thread_local! {
+        /// How often the last session of a server of this test has ended.
+        static LEFT: Cell<u32> = const { Cell::new(0) };
     }
 
     impl Servers {
@@ -418,7 +428,9 @@ pub(crate) mod tests {
         let second = servers.enter(servers.current().unwrap()).unwrap();
         drop(session);
         assert!(Arc::ptr_eq(&servers.current().unwrap(), &without_token), "one session is left");
+        assert_eq!(LEFT.get(), 0);
         drop(second);
+        assert_eq!(LEFT.get(), 1);
         let next = servers.current().unwrap();
         assert!(!Arc::ptr_eq(&next, &without_token), "a connection without a token kept the server");
         assert!(servers.enter(without_token).is_none());

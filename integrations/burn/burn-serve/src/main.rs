@@ -84,10 +84,11 @@ fn devices(names: &[String]) -> Result<Vec<Device>, Box<dyn Error>> {
 
 /// The one line on standard output, for people and for programs that start this one.
 fn announce(address: SocketAddr, devices: &[Device]) -> io::Result<()> {
-    let mut line = format!("listening on ws://{address}, devices: ");
+    // A space after the address, so that it can be copied by a double click.
+    let mut line = format!("listening on ws://{address} with");
     for (index, device) in devices.iter().enumerate() {
-        let comma = if index == 0 { "" } else { ", " };
-        line += &format!("{comma}{index} = {device}");
+        let comma = if index == 0 { "" } else { "," };
+        line += &format!("{comma} {index} = {device}");
     }
     let mut out = stdout();
     writeln!(out, "{line}")?;

@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpListener;
 
 use burn_remote::server::{BackendServer, TokenAuthorizer};
+use device_burn_backend::abandon_collectives;
 use device_registry::Device;
 
 use crate::served::{self, Served};
@@ -15,7 +16,7 @@ pub(crate) fn run(listener: TcpListener, devices: &[Device], token: &[u8]) -> io
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         tokio::select! {
-            served = burn_gate::serve(listener, server, tokens, served::report) => served,
+            served = burn_gate::serve(listener, server, tokens, served::report, abandon_collectives) => served,
             stopped = stop_signal() => stopped,
         }
     });

@@ -102,6 +102,20 @@ impl RegistryClient {
         self.0.table.len()
     }
 
+    fn run(&self, operation: OperationIr) {
+        #[cfg(not(feature = "burn-0-23"))]
+        if let OperationIr::Distributed(operation) = operation {
+            return crate::collective::run(self, operation);
+        }
+        self.0.run(operation, &self.1);
+    }
+
+    /// The operation of `out` has failed.
+    #[cfg(not(feature = "burn-0-23"))]
+    pub(crate) fn fail(&self, out: TensorId, signature: Signature, cause: Cause) {
+        self.0.table.insert(out, Held::Failed(self.0.failure(signature, cause)));
+    }
+
     /// Takes a tensor at its last use, or shares it.
     pub(crate) fn tensor(&self, tensor: &TensorIr) -> Held {
         let held = self.0.held(tensor, MOVE, &self.1);
@@ -158,7 +172,7 @@ impl RouterClient for RegistryClient {
             }
             return;
         }
-        self.0.run(operation, &self.1);
+        self.run(operation);
         self.1.registered();
     }
 
@@ -240,7 +254,7 @@ impl RouterClient for RegistryClient {
     fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
         let graph = self.0.graphs.get(&id).map(|graph| graph.clone());
         let operations = graph.map(|graph| graph.bind(bindings).operations).unwrap_or_default();
-        operations.into_iter().for_each(|operation| self.0.run(operation, &self.1));
+        operations.into_iter().for_each(|operation| self.run(operation));
         self.1.registered();
     }
 
@@ -320,7 +334,9 @@ impl Client {
         inputs: Inputs,
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
-        if let Some((input, out, view)) = describe::view(&operation) {
+        if let Some((input, out, view)) = describe::view(&operation)
+            && !fallback::is_quantized(input.dtype)
+        {
             let input = &inputs[Operands::place(input)];
             let layout =
                 fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
@@ -556,7 +572,7 @@ impl Client {
             Failure::new(self.queue.device(), signature, cause).report()
         };
         let flex = flex.map_err(|error| failed(Cause::Device(error)))?;
-        fallback::isolate(|| flex.into_data()).map_err(|panic| failed(Cause::Panicked(panic)))
+        fallback::isolate(|| fallback::data(flex)).map_err(|panic| failed(Cause::Panicked(panic)))
     }
 
     /// A new failure, which a `sync` of this thread returns unless a read does so before.

@@ -33,6 +33,9 @@ pub(crate) enum Cause {
     Device(Refused),
     #[error("the kernels of the device do not load: {0}")]
     Kernels(LoadError),
+    #[cfg(not(feature = "burn-0-23"))]
+    #[error("{0}")]
+    Collective(String),
     #[error("{0}")]
     Custom(String),
     #[error("burn's CPU engine panicked: {0}")]

@@ -7,11 +7,12 @@ use std::ffi::OsString;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use burn_backend::ops::IntTensorOps;
-use burn_backend::{DType, Shape};
+use burn_backend::ops::{IntTensorOps, QTensorOps};
+use burn_backend::{DType, Shape, TensorData};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_ir::{HandleKind, OperationIr, TensorIr, TensorStatus};
 use burn_router::TensorInterpreter;
+use burn_std::Bytes;
 use smallvec::SmallVec;
 
 use crate::direct;
@@ -82,7 +83,10 @@ pub(crate) fn run(
     operands: &Operands,
     mut inputs: SmallVec<[FlexTensor; 4]>,
 ) -> Result<SmallVec<[FlexTensor; 2]>, String> {
-    if let Some(output) = isolate(|| direct::run(&operation, &mut inputs))? {
+    let mut tensors = operands.inputs.iter().chain(&operands.outputs);
+    if !tensors.any(|tensor| is_quantized(tensor.dtype))
+        && let Some(output) = isolate(|| direct::run(&operation, &mut inputs))?
+    {
         return Ok(SmallVec::from_iter([output]));
     }
     // Taken out: a call within the call, on a thread that steals work, gets one of its own.
@@ -104,7 +108,10 @@ pub(crate) fn run(
                 dtype: out.dtype,
             }) {
                 HandleKind::Float(tensor) | HandleKind::Int(tensor) | HandleKind::Bool(tensor) => tensor,
-                HandleKind::Quantized(_) => unreachable!("the type is not a quantized one"),
+                HandleKind::Quantized(tensor) => {
+                    let packed = burn_backend::read_sync(Flex::q_into_data(tensor));
+                    FlexTensor::from_data(packed.expect("the engine has its tensors in memory"))
+                }
             }
         };
         operands.outputs.iter().enumerate().map(out).collect()
@@ -132,8 +139,29 @@ thread_local! {
     static ENGINE: Cell<Option<TensorInterpreter<Flex>>> = const { Cell::new(None) };
 }
 
+/// Whether tensors of a type are quantized. The engine has their values and their scales apart; here they are
+/// the bytes that burn writes of both, which only the engine reads.
+pub(crate) fn is_quantized(dtype: DType) -> bool {
+    matches!(dtype, DType::QFloat(_))
+}
+
+/// The data of a tensor.
+///
+/// # Panics
+///
+/// Where the engine does.
+pub(crate) fn data(tensor: FlexTensor) -> TensorData {
+    if !is_quantized(tensor.dtype()) {
+        return tensor.into_data();
+    }
+    let (shape, dtype) = (tensor.layout().shape().clone(), tensor.dtype());
+    TensorData::from_bytes(Bytes::clone(&tensor.data_arc()), shape, dtype)
+}
+
 fn kind(dtype: DType, tensor: FlexTensor) -> HandleKind<Flex> {
-    if dtype.is_bool() {
+    if is_quantized(dtype) {
+        HandleKind::Quantized(Flex::q_from_data(data(tensor), &FlexDevice))
+    } else if dtype.is_bool() {
         HandleKind::Bool(tensor)
     } else if dtype.is_int() || dtype.is_uint() {
         HandleKind::Int(tensor)

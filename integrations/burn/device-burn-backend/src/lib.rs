@@ -2,6 +2,9 @@
 
 mod channel;
 mod client;
+// In burn 0.23, the router does them.
+#[cfg(not(feature = "burn-0-23"))]
+mod collective;
 mod compose;
 mod counts;
 mod custom;
@@ -24,6 +27,8 @@ mod unwritten;
 
 pub use channel::RegistryChannel;
 pub use client::RegistryClient;
+#[cfg(not(feature = "burn-0-23"))]
+pub use collective::abandon_collectives;
 pub use counts::{Counts, OperationCount, Transfers};
 pub use custom::{RegistryPrimitive, custom_operator};
 pub use device::{RegistryDevice, TooManyBackends};

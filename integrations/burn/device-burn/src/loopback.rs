@@ -19,13 +19,14 @@
 //! device, or make it an error: [`burn_gate`] says more. `burn_remote` has no transport without a port: its
 //! two transports are a TCP listener and an iroh endpoint.
 
+use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
 
 use burn_remote::server::{BackendServer, TokenAuthorizer};
 use burn_tensor::remote::{ConnectError, RemoteHost};
-use device_burn_backend::{Registry, RegistryDevice};
+use device_burn_backend::{Registry, RegistryDevice, abandon_collectives};
 use device_registry::{Device, backends};
 use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
@@ -153,8 +154,8 @@ impl Server {
         let hosted = names();
         let devices = hosted.iter().map(|device| device.device()).collect();
         let server = BackendServer::<Registry>::new(hosted);
-        let serving =
-            burn_gate::serve(listener, server, authorizer, |line| log::warn!("the loop-back server: {line}"));
+        let report = |line: fmt::Arguments<'_>| log::warn!("the loop-back server: {line}");
+        let serving = burn_gate::serve(listener, server, authorizer, report, abandon_collectives);
 
         // Opening a device may block a thread for a while, and the other one serves meanwhile.
         let runtime = runtime::Builder::new_multi_thread()

@@ -123,7 +123,7 @@ pub(crate) fn server(folder: &Folder, devices: &str) -> Server {
     let arguments = ["--device", devices, "--listen", "127.0.0.1:0", "--token-file", &token];
     let mut process = Process::start(Command::new(env!("CARGO_BIN_EXE_burn-serve")).args(arguments));
     let line = process.wait_for("listening on ");
-    let (url, devices) = line.trim_start_matches("listening on ").split_once(", devices: ").unwrap();
+    let (url, devices) = line.trim_start_matches("listening on ").split_once(" with ").unwrap();
     Server { process, url: url.to_owned(), devices: devices.to_owned() }
 }
 
