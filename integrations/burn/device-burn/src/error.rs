@@ -47,7 +47,7 @@ pub enum Error {
         /// The device.
         device: Device,
     },
-    /// burn makes no group of the device.
+    /// burn makes no group of the devices.
     #[cfg(feature = "group")]
     #[error(transparent)]
     Group(#[from] crate::group::NoGroup),

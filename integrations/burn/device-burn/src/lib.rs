@@ -17,3 +17,5 @@ pub use device_burn_backend::{
 
 pub use crate::device::{counts, device, devices, engine_of, reset_counts};
 pub use crate::error::Error;
+#[cfg(feature = "group")]
+pub use crate::group::group;
