@@ -17,7 +17,7 @@ device_registry::autoload!();
 fn epoch(digits: &Digits, device: &Device) -> impl FnMut() {
     device.seed(1);
     let device = device.clone().autodiff();
-    let mut network = Network::new(&device);
+    let mut network = Network::new(&device, 0.25);
     let mut optimizer = AdamConfig::new().init();
     let loss = CrossEntropyLossConfig::new().init(&device);
     move || {

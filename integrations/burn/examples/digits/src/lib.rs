@@ -14,6 +14,7 @@ pub mod args;
 pub mod batch;
 pub mod curve;
 pub mod data;
+pub mod devices;
 pub mod evaluation;
 pub mod model;
 pub mod progress;

@@ -1,4 +1,5 @@
-//! `digits --device STRING`: train, evaluate on the held-out digits, draw the loss curve, save the network.
+//! `digits --device STRING`, or `--devices` and a list: train, evaluate on the held-out digits, draw the loss
+//! curve, save the network.
 
 use std::error::Error;
 use std::path::{self, Path};
@@ -6,10 +7,11 @@ use std::process::ExitCode;
 
 use burn::module::Module;
 use device_plugin::Plugins;
+use device_registry::ErrorChain;
 use digits::args::{self, Command};
 use digits::data::Digits;
 use digits::training::{BATCH_SIZE, Options};
-use digits::{curve, evaluation, training};
+use digits::{curve, devices, evaluation, training};
 
 device_registry::autoload!();
 
@@ -20,21 +22,22 @@ fn main() -> ExitCode {
                 print!("{}", args::HELP);
                 Ok(())
             }
-            Command::Train { device, plugins, trace, options } => {
-                run(&device, plugins.as_deref(), trace.as_deref(), &options)
+            Command::Train { devices, token_file, plugins, trace, options } => {
+                run(&devices, token_file.as_deref(), plugins.as_deref(), trace.as_deref(), &options)
             }
         });
     match run {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&*error);
+            eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(
-    name: &str,
+    names: &[String],
+    token_file: Option<&Path>,
     plugins: Option<&Path>,
     trace: Option<&Path>,
     options: &Options,
@@ -47,12 +50,14 @@ fn run(
         println!("{}", Plugins::new().folder(path::absolute(folder)?).install()?);
     }
     // The only line that decides where everything below runs.
-    let device = device_burn::device(name)?;
+    let named = devices::open(names, options.strategy, token_file)?;
+    let devices: Vec<_> = named.iter().map(|(_, device)| device.clone()).collect();
 
     let (training, held_out) = Digits::load()?.split();
-    println!("{} digits to train on, on {name}", training.as_slice().len());
-    let trained = training::train(options, training, held_out.clone(), &device)?;
-    let accuracy = evaluation::accuracy(&trained.network, &held_out, BATCH_SIZE, &device)?;
+    println!("{} digits to train on, on {}", training.as_slice().len(), names.join(", "));
+    let trained = training::train(options, training, held_out.clone(), &devices)
+        .map_err(|error| devices::name_the_lost(error, &named))?;
+    let accuracy = evaluation::accuracy(&trained.network, &held_out, BATCH_SIZE, &devices[0])?;
     println!("accuracy on {} held-out digits: {accuracy}", accuracy.total);
 
     let picture = options.output.join("loss.svg");
@@ -65,16 +70,8 @@ fn run(
         println!("wrote {}, which `devices trace` reads", file.display());
     }
 
-    println!("{}", device_burn::counts(name)?);
-    Ok(())
-}
-
-fn report(error: &dyn Error) {
-    eprint!("error: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        eprint!(": {cause}");
-        source = cause.source();
+    for name in names.iter().filter(|name| !devices::is_remote(name)) {
+        println!("{}", device_burn::counts(name)?);
     }
-    eprintln!();
+    Ok(())
 }

@@ -25,8 +25,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network with random parameters on `device`; `device.seed(...)` makes them repeatable.
-    pub fn new(device: &Device) -> Self {
+    /// A network with random parameters on `device`; `device.seed(...)` makes them repeatable. `dropout` is
+    /// the part of its features that each training step leaves out.
+    pub fn new(device: &Device, dropout: f64) -> Self {
         let [first, second] = CHANNELS;
         let conv =
             |channels| Conv2dConfig::new(channels, [3, 3]).with_padding(PaddingConfig2d::Same).init(device);
@@ -34,7 +35,7 @@ impl Network {
             conv1: conv([1, first]),
             conv2: conv([first, second]),
             pool: MaxPool2dConfig::new([2, 2]).init(),
-            dropout: DropoutConfig::new(0.25).init(),
+            dropout: DropoutConfig::new(dropout).init(),
             linear: LinearConfig::new(second * (SIDE / 2) * (SIDE / 2), CLASSES).init(device),
             relu: Relu::new(),
         }

@@ -1,7 +1,10 @@
 //! The training: burn's `SupervisedTraining` with Adam, cross-entropy, metrics and checkpoints.
 
+use std::any::Any;
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::{fs, io};
 
@@ -11,11 +14,12 @@ use burn::lr_scheduler::constant::ConstantLr;
 use burn::optim::{AdamConfig, OptimizerRecord};
 use burn::prelude::*;
 use burn::store::RecordError;
+use burn::tensor::distributed::{DistributedConfig, ReduceOperation};
 use burn::train::checkpoint::KeepLastNCheckpoints;
 use burn::train::logger::{FileMetricLogger, MetricLogger};
 use burn::train::metric::store::Split;
 use burn::train::metric::{AccuracyMetric, LossMetric, NumericEntry};
-use burn::train::{Learner, SupervisedTraining, TrainingError};
+use burn::train::{ExecutionStrategy, Learner, MultiDeviceOptim, SupervisedTraining, TrainingError};
 
 use crate::batch::{DigitBatch, DigitBatcher};
 use crate::data::Digits;
@@ -24,7 +28,8 @@ use crate::progress::EpochLines;
 
 /// Digits per training step.
 pub const BATCH_SIZE: usize = 32;
-const LEARNING_RATE: f64 = 2e-3;
+/// How far a training step moves the parameters.
+pub const LEARNING_RATE: f64 = 2e-3;
 
 /// What a training run needs besides the digits and the device.
 #[derive(Clone, Debug)]
@@ -33,11 +38,48 @@ pub struct Options {
     pub epochs: NonZeroUsize,
     /// Seeds the parameters, the order of the digits and the dropout.
     pub seed: u64,
+    /// The part of the features that each training step leaves out, from 0 to below 1.
+    pub dropout: f64,
     /// The folder for checkpoints and metrics. The training creates it.
     pub output: PathBuf,
     /// Continue after the last checkpoint in `output`.
     pub resume: bool,
+    /// How several devices share the work. It makes no difference to one.
+    pub strategy: Strategy,
 }
+
+/// How several devices share the work, by the engines of burn. In each step, each device has a batch of its
+/// own, so that an epoch on two devices has half as many steps, with twice as many digits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// The first device adds the gradients of all up, and updates the parameters.
+    #[default]
+    Main,
+    /// The same, with the parameters distributed: each device updates some of them.
+    Sharded,
+    /// Distributed data parallel: each device has all parameters, and updates them with the average of the
+    /// gradients, by a collective operation of burn's. burn has it for its GPU backends and for the devices
+    /// of one remote server.
+    Ddp,
+}
+
+impl FromStr for Strategy {
+    type Err = UnknownStrategy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
+        match name {
+            "main" => Ok(Self::Main),
+            "sharded" => Ok(Self::Sharded),
+            "ddp" => Ok(Self::Ddp),
+            _ => Err(UnknownStrategy),
+        }
+    }
+}
+
+/// No strategy has this name.
+#[derive(Debug, thiserror::Error)]
+#[error("expected `main`, `sharded` or `ddp`")]
+pub struct UnknownStrategy;
 
 /// The result of a training run.
 #[derive(Debug)]
@@ -76,6 +118,9 @@ pub enum TrainError {
     /// burn stopped the training, for example because the device returned an error.
     #[error("the training stopped")]
     Stopped(#[source] Arc<TrainingError>),
+    /// burn panicked, which is how some of its strategies end when a device fails.
+    #[error("the training stopped: {0}")]
+    Panicked(String),
     /// The metrics that the training wrote cannot be read back.
     #[error("cannot read the losses of epoch {epoch} in `{}`: {problem}", path.display())]
     Losses {
@@ -88,15 +133,16 @@ pub enum TrainError {
     },
 }
 
-/// Trains a network on `device`.
+/// Trains a network on `devices`, and returns it on the first.
 ///
 /// `held_out` has no influence on the parameters: it gives the held-out metrics after each epoch.
 pub fn train(
     options: &Options,
     training: Digits,
     held_out: Digits,
-    device: &Device,
+    devices: &[Device],
 ) -> Result<Trained, TrainError> {
+    let device = devices.first().expect("a device to train on");
     let checkpoints = options.output.join("checkpoint");
     fs::create_dir_all(&checkpoints).map_err(at(&checkpoints))?;
     let done = match options.resume {
@@ -109,8 +155,8 @@ pub fn train(
 
     // A resumed run does not repeat the order of the first epochs.
     let seed = options.seed.wrapping_add(done.unwrap_or(0) as u64);
-    device.seed(seed);
-    let network = Network::new(&device.clone().autodiff());
+    devices.iter().for_each(|device| device.seed(seed));
+    let network = Network::new(&device.clone().autodiff(), options.dropout);
     let learner = Learner::new(network, AdamConfig::new().init(), ConstantLr::from(LEARNING_RATE));
 
     let mut run = SupervisedTraining::<Network>::new(
@@ -129,7 +175,9 @@ pub fn train(
         run = run.checkpoint(epoch);
     }
 
-    let result = run.launch(learner);
+    let launch = || run.with_training_strategy(options.strategy.on(devices).into()).launch(learner);
+    let result =
+        catch_unwind(AssertUnwindSafe(launch)).map_err(|panic| TrainError::Panicked(text(&*panic)))?;
     if let Some(error) = result.error {
         return Err(TrainError::Stopped(error));
     }
@@ -137,7 +185,29 @@ pub fn train(
     Ok(Trained { network: result.model, losses: losses(&options.output, epochs)? })
 }
 
-fn loader(digits: Digits, shuffle: Option<u64>, device: &Device) -> Arc<dyn DataLoader<DigitBatch>> {
+impl Strategy {
+    /// As burn has it.
+    fn on(self, devices: &[Device]) -> ExecutionStrategy {
+        let devices = devices.iter().map(|device| device.clone().autodiff()).collect();
+        match self {
+            Self::Main => ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimMainDevice),
+            Self::Sharded => ExecutionStrategy::multi(devices, MultiDeviceOptim::OptimSharded),
+            Self::Ddp => {
+                let config = DistributedConfig { all_reduce_op: ReduceOperation::Mean };
+                ExecutionStrategy::ddp(devices, config)
+            }
+        }
+    }
+}
+
+/// The text of a panic.
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("burn panicked without a message").to_owned()
+}
+
+/// The digits in batches on `device`, in an order that the seed decides, or in their own.
+pub fn loader(digits: Digits, shuffle: Option<u64>, device: &Device) -> Arc<dyn DataLoader<DigitBatch>> {
     let builder = DataLoaderBuilder::new(DigitBatcher).batch_size(BATCH_SIZE).set_device(device.clone());
     match shuffle {
         Some(seed) => builder.shuffle(seed).build(digits),
@@ -185,7 +255,7 @@ fn epochs_of(checkpoints: &Path, part: &str) -> Result<Vec<usize>, TrainError> {
 fn check_checkpoint(checkpoints: &Path, epoch: usize, device: &Device) -> Result<(), TrainError> {
     let [model, optimizer, scheduler] = PARTS.map(|name| part(checkpoints, name, epoch));
     let read = || {
-        Network::new(device).try_load_file(model)?;
+        Network::new(device, 0.0).try_load_file(model)?;
         OptimizerRecord::load(optimizer)?;
         LrSchedulerRecord::load(scheduler)?;
         Ok(())

@@ -3,13 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use burn::tensor::Device;
-use digits::training::Options;
-
-/// The device that the tests run on.
-pub(crate) fn device() -> Device {
-    device_burn::device("cpu").unwrap()
-}
+use digits::training::{Options, Strategy};
 
 /// An empty output folder of its own for each test.
 pub(crate) fn options(test: &str, epochs: usize) -> Options {
@@ -20,5 +14,12 @@ pub(crate) fn options(test: &str, epochs: usize) -> Options {
     } else if output.exists() {
         std::fs::remove_file(&output).unwrap();
     }
-    Options { epochs: NonZeroUsize::new(epochs).unwrap(), seed: 1, output, resume: false }
+    Options {
+        epochs: NonZeroUsize::new(epochs).unwrap(),
+        seed: 1,
+        dropout: 0.25,
+        output,
+        resume: false,
+        strategy: Strategy::Main,
+    }
 }
