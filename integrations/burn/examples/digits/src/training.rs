@@ -136,6 +136,10 @@ pub enum TrainError {
 /// Trains a network on `devices`, and returns it on the first.
 ///
 /// `held_out` has no influence on the parameters: it gives the held-out metrics after each epoch.
+///
+/// # Panics
+///
+/// If there are no devices.
 pub fn train(
     options: &Options,
     training: Digits,
