@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex};
 
 use burn::data::dataloader::split::split_dataloader;
 use burn::module::Module;
@@ -21,6 +21,9 @@ device_registry::autoload!();
 /// Enough devices that each test has its own.
 static EIGHT: LazyLock<()> =
     LazyLock::new(|| backends().set_option("openreg", "devices", "8").expect("the backend is not in use"));
+
+/// Each test seeds the random numbers of `cpu`.
+static ALONE: Mutex<()> = Mutex::new(());
 
 fn options(test: &str, strategy: Strategy) -> Options {
     // With dropout, each device would leave out other features.
@@ -97,6 +100,7 @@ fn assert_equal<T: Into<f64> + Copy>(found: &[T], expected: &[T]) {
 
 #[test]
 fn several_devices_have_the_losses_of_one() {
+    let _alone = ALONE.lock();
     for (test, names, strategy) in [
         ("main", &["openreg:0", "openreg:1"][..], Strategy::Main),
         // Of two backends.
@@ -113,6 +117,7 @@ fn several_devices_have_the_losses_of_one() {
 #[cfg(not(feature = "burn-0-23"))]
 #[test]
 fn data_parallel_devices_train_the_network_of_one_with_the_average_of_the_gradients() {
+    let _alone = ALONE.lock();
     // burn's losses come in no order here, and those of the last step may be missing.
     let (_, scores) = on_devices("ddp", &["openreg:4", "openreg:5"], Strategy::Ddp);
     assert_equal(&scores, &on_one_device(2, 0.5).1);
