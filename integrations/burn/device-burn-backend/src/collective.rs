@@ -38,11 +38,12 @@ struct Round {
     changed: Condvar,
 }
 
-enum State {
-    /// What each device has given, in their order.
-    Given(Vec<Option<Tensor>>),
-    /// What each device gets, or why it gets nothing.
-    Done(Result<Vec<Option<Tensor>>, String>),
+struct State {
+    /// What each device has given, in their order, and after the end what each gets. Each device takes its
+    /// own out, so that its memory is released on its own thread and under no lock.
+    tensors: Vec<Option<Tensor>>,
+    /// How it has ended.
+    end: Option<Result<(), String>>,
 }
 
 const ABANDONED: &str = "the programs that it was for have ended";
@@ -53,7 +54,7 @@ pub fn abandon_collectives() {
     let mut waiting = WAITING.lock();
     waiting.abandoned += 1;
     for round in waiting.rounds.drain().map(|(_, round)| round) {
-        round.end(Err(ABANDONED.to_owned()));
+        round.abandon();
     }
 }
 
@@ -80,6 +81,9 @@ pub(crate) fn run(client: &RegistryClient, operation: DistributedOperationIr) {
 fn all_reduce(client: &RegistryClient, tensor: Tensor, reduce: &AllReduceOpIr) -> Result<Tensor, String> {
     let ids: Vec<DeviceId> = reduce.device_ids.iter().map(|id| (*id).into()).collect();
     let mine = client.device().id();
+    if !ids.contains(&mine) {
+        return Err("the device is not one of those that take part".to_owned());
+    }
     let (round, place, all) = {
         let mut waiting = WAITING.lock();
         enter(waiting.abandoned)?;
@@ -111,8 +115,8 @@ fn enter(abandoned: u64) -> Result<(), String> {
 
 impl Round {
     fn new(devices: usize) -> Self {
-        let given = (0..devices).map(|_| None).collect();
-        Self { state: Mutex::new(State::Given(given)), changed: Condvar::new() }
+        let tensors = (0..devices).map(|_| None).collect();
+        Self { state: Mutex::new(State { tensors, end: None }), changed: Condvar::new() }
     }
 
     /// Gives the tensor of the device `mine`. Returns its place, and all tensors if it is the last.
@@ -122,48 +126,46 @@ impl Round {
         mine: DeviceId,
         tensor: Tensor,
     ) -> Result<(usize, Option<Vec<Tensor>>), String> {
-        let mut state = self.state.lock();
-        let State::Given(given) = &mut *state else { return Err(ABANDONED.to_owned()) };
+        let tensors = &mut self.state.lock().tensors;
         // A device may take part more than once.
-        let place = ids.iter().zip(&*given).position(|(id, given)| *id == mine && given.is_none());
-        let place = place.ok_or("the device is not one of those that take part")?;
-        given[place] = Some(tensor);
-        let all = given.iter().all(Option::is_some);
-        Ok((
-            place,
-            all.then(|| given.iter_mut().map(|tensor| tensor.take().expect("all are given")).collect()),
-        ))
+        let place = ids.iter().zip(&*tensors).position(|(id, given)| *id == mine && given.is_none());
+        let place = place.ok_or("the device takes part already: two programs use these devices")?;
+        tensors[place] = Some(tensor);
+        let all = tensors.iter().all(Option::is_some);
+        Ok((place, all.then(|| tensors.iter_mut().filter_map(Option::take).collect())))
     }
 
-    fn end(&self, result: Result<Vec<Tensor>, String>) {
-        *self.state.lock() = State::Done(result.map(|tensors| tensors.into_iter().map(Some).collect()));
+    fn end(&self, reduced: Result<Vec<Tensor>, String>) {
+        let mut state = self.state.lock();
+        state.end = Some(reduced.map(|tensors| state.tensors = tensors.into_iter().map(Some).collect()));
+        self.changed.notify_all();
+    }
+
+    fn abandon(&self) {
+        self.state.lock().end = Some(Err(ABANDONED.to_owned()));
         self.changed.notify_all();
     }
 
     /// Waits for what the device at `place` gets.
     fn result(&self, place: usize) -> Result<Tensor, String> {
-        let mut state = self.state.lock();
-        loop {
-            match &mut *state {
-                State::Given(_) => self.changed.wait(&mut state),
-                State::Done(Ok(tensors)) => return Ok(tensors[place].take().expect("each takes its own")),
-                State::Done(Err(why)) => return Err(why.clone()),
-            }
-        }
+        let (tensor, end) = {
+            let mut state = self.state.lock();
+            self.changed.wait_while(&mut state, |state| state.end.is_none());
+            (state.tensors[place].take(), state.end.clone())
+        };
+        end.expect("it has ended")?;
+        Ok(tensor.expect("each device takes its own"))
     }
 }
 
 fn reduce_on_the_first(given: &[Tensor], operation: ReduceOperation) -> Result<Vec<Tensor>, String> {
     let [first, others @ ..] = given else { return Err("no device takes part".to_owned()) };
-    let text = |tensor: &Tensor| format!("{} {:?}", tensor.dtype().name(), &tensor.shape()[..]);
-    if let Some(other) = others.iter().find(|other| text(other) != text(first)) {
-        return Err(format!(
-            "the tensors differ: {} on {}, and {} on {}",
-            text(first),
-            first.device(),
-            text(other),
-            other.device()
-        ));
+    let kind = |tensor: &Tensor| (tensor.dtype(), tensor.shape());
+    if let Some(other) = others.iter().find(|other| kind(other) != kind(first)) {
+        let text = |tensor: &Tensor| {
+            format!("{} {:?} on {}", tensor.dtype().name(), &tensor.shape()[..], tensor.device())
+        };
+        return Err(format!("the tensors differ: {}, and {}", text(first), text(other)));
     }
     let device = first.device();
     let sum = others.iter().fold(first.clone(), |sum, other| {

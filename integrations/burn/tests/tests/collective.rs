@@ -116,6 +116,22 @@ fn a_device_that_is_not_named_takes_no_part() {
 }
 
 #[test]
+fn a_device_that_gives_again_before_the_others_have_given_is_an_error() {
+    let _alone = alone();
+    let ids = ["openreg:0", "cpu"].map(|text| device(text).id());
+    let (first, second) = within(LIMIT, move || {
+        let first = thread::spawn(move || take_part("cpu", &[1.0], ReduceOperation::Sum, &ids));
+        thread::sleep(Duration::from_millis(200));
+        let second = take_part("cpu", &[2.0], ReduceOperation::Sum, &ids);
+        abandon_collectives();
+        (first.join().unwrap(), second)
+    });
+    let error = second.unwrap_err();
+    assert!(error.contains("takes part already"), "{error}");
+    assert!(first.is_err());
+}
+
+#[test]
 fn what_an_ended_client_has_begun_does_not_meet_what_the_next_one_gives() {
     let _alone = alone();
     const SECOND: &[(&str, &[f32])] = &[("openreg:0", &[1.0]), ("cpu", &[2.0])];
