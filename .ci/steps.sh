@@ -304,38 +304,39 @@ in_burn() {
     export CUBECL_AUTOTUNE_LEVEL=minimal
 }
 
+# The examples of burn, on each kind of device: with all kernels, with those of a file, and with none.
+burn_programs() {
+    local device plugins programs=$CARGO_TARGET_DIR/debug
+    plugins=$(mktemp -d)
+    sh ../../examples/custom-backend/c/build.sh "$plugins"
+    "$programs/digits" --device myc:1 --plugins "$plugins" --epochs 1
+    rm -rf "$plugins"
+    "$programs/unchanged" --device mycpu
+    DEVICE_KERNELS_DISABLE='*' "$programs/unchanged" --device openreg:1
+    DEVICE_KERNELS_DISABLE='*' "$programs/digits" --device openreg:1 --epochs 1
+    for device in cpu openreg:1 opencl; do
+        DEVICE_BURN_FALLBACK=deny "$programs/unchanged" --device "$device"
+        DEVICE_BURN_FALLBACK=deny "$programs/digits" --device "$device" --epochs 1
+    done
+}
+
 step run burn 450 'burn on registered devices'
 burn() {
-    local device programs
     install_drivers
     in_burn
-    programs=$CARGO_TARGET_DIR/debug
     # With the features of the programs below: Cargo would build burn once more for others.
     cargo test --locked --features unchanged/hardware,digits/hardware
-    for device in mycpu wgpu; do "$programs/unchanged" --device "$device"; done
-    export DEVICE_BURN_FALLBACK=deny
-    for device in cpu openreg:1 opencl; do
-        "$programs/unchanged" --device "$device"
-        "$programs/digits" --device "$device" --epochs 1
-    done
+    burn_programs
+    "$CARGO_TARGET_DIR/debug/unchanged" --device wgpu
 }
 
 step run burn-next 300 'burn 0.23 on registered devices, without a patch'
 burn-next() {
-    local device programs
     install_drivers
     cd integrations/burn-next
     export CARGO_TARGET_DIR=../../target/burn-next
-    programs=$CARGO_TARGET_DIR/debug
     cargo test --locked --features unchanged-next/hardware,digits-next/hardware
-    "$programs/unchanged" --device mycpu
-    # Without kernels, the CPU does all of it.
-    DEVICE_KERNELS_DISABLE='*' "$programs/unchanged" --device openreg:1
-    export DEVICE_BURN_FALLBACK=deny
-    for device in cpu openreg:1 opencl; do
-        "$programs/unchanged" --device "$device"
-        "$programs/digits" --device "$device" --epochs 1
-    done
+    burn_programs
     forget ../../target/burn-next
 }
 
