@@ -11,6 +11,9 @@
 //! 2. one binary frame of at most 16 KiB, in which the token is,
 //! 3. and, once burn has accepted the token, everything.
 //!
+//! Another request gets an answer of this crate's: `GET /counts` with the token, as `Authorization: Bearer
+//! TOKEN`, gets a text of the caller's, and all else a status of HTTP.
+//!
 //! All that has to happen in ten seconds. Of the connections that have no session yet, there are at most 128,
 //! and 64 from one address; the loopback addresses count as one. A connection above that is accepted, and the
 //! oldest is closed: a client of burn needs a few milliseconds, and connections that only wait cannot lock it
@@ -32,6 +35,7 @@
 //! outlive its clients: when the last session has ended, the next connection gets a new server of burn.
 //! Connections without a session do not keep the old one for it.
 
+mod answers;
 mod opening;
 mod relay;
 mod server;
@@ -54,7 +58,8 @@ use crate::waiting::{Peer, Waiting};
 /// Serves clients that have the token, until the future is dropped, which closes every connection.
 ///
 /// `report` gets a line for each client that is refused, and for what goes wrong here. `left` is called when
-/// the last session has ended, before there is another one.
+/// the last session has ended, before there is another one. `counts` is the text of `/counts`; it must not
+/// block.
 ///
 /// # Errors
 ///
@@ -65,10 +70,11 @@ pub async fn serve<B: BackendIr>(
     tokens: TokenAuthorizer,
     report: fn(fmt::Arguments<'_>),
     left: fn(),
+    counts: impl Fn() -> String + Send + Sync + 'static,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let servers = Arc::new(Servers::new(server, tokens, report, left));
+    let servers = Arc::new(Servers::new(server, tokens, report, left, counts));
     let mut waiting = Waiting::default();
     let mut connections = JoinSet::new();
     loop {

@@ -10,10 +10,6 @@ const MAX_HEAD: u64 = 8 * 1024;
 /// The longest first frame. It holds a few numbers and the token.
 const MAX_FRAME: usize = 16 * 1024;
 
-/// The answer to a request for anything but a session.
-pub(crate) const NOT_FOUND: &[u8] =
-    b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-
 /// Reads the head of a request or an answer, with the empty line at its end.
 pub(crate) async fn read_head(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();

@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt, BufReader, copy_buf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::opening::{NOT_FOUND, read_first_frame, read_head, request_like};
+use crate::opening::{read_first_frame, read_head, request_like};
 use crate::server::{Connection, Servers, Session};
 
 /// How long a client may take until burn has accepted its token.
@@ -61,7 +61,7 @@ async fn open(
     let mut from_client = BufReader::new(from_client);
     let head = read_head(&mut from_client).await?;
     let Some(request) = request_like(&head) else {
-        to_client.write_all(NOT_FOUND).await?;
+        to_client.write_all(servers.answers.to(&head, peer).as_bytes()).await?;
         return Ok(None);
     };
     let mut server = servers.current()?;

@@ -23,6 +23,7 @@ use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::oneshot;
 
+use crate::answers::Answers;
 use crate::opening::{invalid, read_head};
 
 type Serving = Pin<Box<dyn Future<Output = Result<(), ServeError>> + Send>>;
@@ -31,7 +32,7 @@ type Serving = Pin<Box<dyn Future<Output = Result<(), ServeError>> + Send>>;
 pub(crate) struct Servers {
     start: Box<dyn Fn(WebSocketTransport) -> Serving + Send + Sync>,
     clients: Arc<Clients>,
-    report: fn(fmt::Arguments<'_>),
+    pub(crate) answers: Answers,
     left: fn(),
     current: Mutex<Current>,
 }
@@ -51,14 +52,16 @@ impl Servers {
         tokens: TokenAuthorizer,
         report: fn(fmt::Arguments<'_>),
         left: fn(),
+        counts: impl Fn() -> String + Send + Sync + 'static,
     ) -> Self {
         let clients = Arc::new(Clients::default());
         let known = Arc::clone(&clients);
+        let answers = Answers { tokens: tokens.clone(), report, counts: Box::new(counts) };
         let server = server.with_authorizer(move |request: AuthorizationRequest<'_>| {
             known.authorize(&tokens, request).inspect_err(|reason| report(format_args!("refused: {reason}")))
         });
         let start = move |transport| Box::pin(server.serve_async(transport)) as Serving;
-        Self { start: Box::new(start), clients, report, left, current: Mutex::default() }
+        Self { start: Box::new(start), clients, answers, left, current: Mutex::default() }
     }
 
     /// The server that has sessions, or one that has had none.
@@ -88,7 +91,7 @@ impl Servers {
         let address = door.0.local_addr()?.as_socket().expect("it has an address of IPv4");
         let serving = (self.start)(WebSocketTransport::from_listener(door.0.try_clone()?.into()));
         let (end, ended) = oneshot::channel::<()>();
-        let report = self.report;
+        let report = self.answers.report;
         tokio::spawn(async move {
             // Dropping what serves ends its sessions.
             tokio::select! {
@@ -291,6 +294,7 @@ pub(crate) mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::answers::tests::answers;
 
     const LIMIT: Duration = Duration::from_secs(60);
     const A_WHILE: Duration = Duration::from_millis(300);
@@ -315,7 +319,7 @@ pub(crate) mod tests {
         Arc::new(Servers {
             start: Box::new(|_| Box::pin(std::future::pending())),
             clients: Arc::default(),
-            report: |_| {},
+            answers: answers(),
             left: || LEFT.set(LEFT.get() + 1),
             current: Mutex::default(),
         })

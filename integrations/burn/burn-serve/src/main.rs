@@ -54,7 +54,7 @@ fn serve(arguments: &Arguments, token_file: &Path) -> Result<(), Box<dyn Error>>
         served::report(format_args!("{device}: {}", who_computes(*device)));
     }
     let outcome = serve::run(listener, &devices, &token);
-    served::report_counts(&devices);
+    served::report(format_args!("{}", served::counts(&devices).trim_end()));
     Ok(outcome?)
 }
 

@@ -13,10 +13,15 @@ use crate::served::{self, Served};
 pub(crate) fn run(listener: TcpListener, devices: &[Device], token: &[u8]) -> io::Result<()> {
     let tokens = TokenAuthorizer::new(token).map_err(io::Error::other)?;
     let server = BackendServer::<Served>::new(served::devices(devices).map_err(io::Error::other)?);
+    let counted = devices.to_vec();
+    let serving =
+        burn_gate::serve(listener, server, tokens, served::report, abandon_collectives, move || {
+            served::counts(&counted)
+        });
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         tokio::select! {
-            served = burn_gate::serve(listener, server, tokens, served::report, abandon_collectives) => served,
+            served = serving => served,
             stopped = stop_signal() => stopped,
         }
     });

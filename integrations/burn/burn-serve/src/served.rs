@@ -19,13 +19,15 @@ pub(crate) fn report(line: fmt::Arguments<'_>) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// What ran where, for each device that clients have used.
-pub(crate) fn report_counts(devices: &[Device]) {
-    for device in devices {
-        let Ok(device) = RegistryDevice::new(*device) else { continue };
-        let counts = RegistryClient::of(device).counts();
-        if !counts.operations.is_empty() {
-            report(format_args!("{counts}"));
+/// What ran where since the server started, a table for each device.
+pub(crate) fn counts(devices: &[Device]) -> String {
+    let mut text = String::new();
+    for (index, device) in devices.iter().enumerate() {
+        // A device may be served twice.
+        let first = !devices[..index].contains(device);
+        if let Some(device) = RegistryDevice::new(*device).ok().filter(|_| first) {
+            text += &format!("{}\n", RegistryClient::of(device).counts());
         }
     }
+    text
 }

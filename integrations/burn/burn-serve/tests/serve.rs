@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use burn::remote::RemoteHost;
 use burn::tensor::Tensor;
+use burn_serve_client::{counts, watch};
 
-use process::{Folder, Process, client, end_of, mover, server};
+use process::{Folder, Process, client, end_of, mover, server, watching_client};
 
 /// What the client prints on a server with two devices.
 const COMPUTED: &str = "connected, devices: 2
@@ -32,9 +33,15 @@ fn client_process() {
     let (Some(url), Some(token_file)) = (argument("CLIENT_URL"), argument("CLIENT_TOKEN_FILE")) else {
         return;
     };
-    let outcome = match argument("CLIENT_SECONDS").map(|seconds| seconds.parse()) {
-        Some(seconds) => client::run(&url, &token_file, Duration::from_secs(seconds.unwrap())),
-        None => move_until_killed(&url, &token_file),
+    let seconds = |name| argument(name).map(|seconds| Duration::from_secs(seconds.parse().unwrap()));
+    let outcome = match (seconds("CLIENT_SECONDS"), seconds("CLIENT_LIMIT")) {
+        (Some(time), None) => client::run(&url, &token_file, time),
+        (Some(time), Some(limit)) => watch(&[&url.clone()], limit, move || {
+            client::run(&url, &token_file, time).map_err(|error| error.to_string())
+        })
+        .map_err(Into::into)
+        .and_then(|outcome| Ok(outcome?)),
+        (None, _) => move_until_killed(&url, &token_file),
     };
     if let Err(error) = outcome {
         eprintln!("client: {error}");
@@ -217,6 +224,52 @@ fn a_killed_server_is_an_error_at_the_client_and_never_a_hang() {
     server.process.kill();
     let (code, out) = client.end();
     assert!(code != Some(0) && !out.contains("finished"), "{out}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stopped_server_is_an_error_with_its_address_after_the_limit() {
+    let folder = Folder::new();
+    let server = server(&folder, "openreg:0,cpu");
+    let mut client = watching_client(&server.url, &folder.token("token"), 600, 2);
+    client.wait_for("device 0: moved from 1");
+    server.process.signal("STOP");
+    let (code, out) = client.end();
+    let expected = format!("client: `{}` has not answered within 2s\n", server.url);
+    assert!(code == Some(1) && out.ends_with(&expected), "{out}");
+}
+
+#[test]
+fn a_server_that_answers_is_watched_to_the_end() {
+    let folder = Folder::new();
+    let server = server(&folder, "openreg:0,cpu");
+    let (code, out) = watching_client(&server.url, &folder.token("token"), 5, 2).end();
+    assert!(code == Some(0) && out.contains("finished"), "{out}");
+}
+
+#[test]
+fn clients_with_the_token_see_what_ran_where() {
+    let folder = Folder::new();
+    let mut server = server(&folder, "openreg:0,cpu,openreg:0");
+    let limit = Duration::from_secs(60);
+    assert_eq!(
+        counts(&server.url, "a token for tests\n", limit).unwrap(),
+        "no operations on openreg:0\nno operations on cpu\n"
+    );
+    assert_eq!(client(&server.url, &folder.token("token"), 0).end().0, Some(0));
+    let text = counts(&server.url, "a token for tests", limit).unwrap();
+    let tables: Vec<_> = text.split("operations on ").skip(1).collect();
+    assert_eq!(tables.len(), 2, "{text}");
+    for (table, by) in tables.into_iter().zip(["native", "host"]) {
+        let of = |start| table.lines().find(|line| line.starts_with(start)).unwrap().split_whitespace();
+        let column = of("operation").position(|name| name == by).unwrap();
+        let count = of("Float.Matmul").nth(column).unwrap();
+        assert_ne!(count, "0", "{text}");
+    }
+
+    let error = counts(&server.url, "another", limit).unwrap_err();
+    assert_eq!(error.to_string(), format!("`{}` refused the token", server.url));
+    server.process.wait_for("presented the wrong token");
 }
 
 #[cfg(unix)]

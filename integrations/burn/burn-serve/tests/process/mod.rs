@@ -137,6 +137,13 @@ pub(crate) fn client(url: &str, token_file: &str, seconds: u32) -> Process {
     Process::start(client_process(url, token_file).env("CLIENT_SECONDS", seconds.to_string()))
 }
 
+/// Starts a client like that, which watches whether the server answers within so many seconds.
+pub(crate) fn watching_client(url: &str, token_file: &str, seconds: u32, limit: u32) -> Process {
+    let mut command = client_process(url, token_file);
+    command.env("CLIENT_SECONDS", seconds.to_string()).env("CLIENT_LIMIT", limit.to_string());
+    Process::start(&mut command)
+}
+
 /// Starts a client that moves tensors until it is killed.
 pub(crate) fn mover(url: &str, token_file: &str) -> Process {
     Process::start(&mut client_process(url, token_file))

@@ -24,7 +24,7 @@ pub fn open<'a>(
     names: &'a [String],
     strategy: Strategy,
     token_file: Option<&Path>,
-) -> Result<Vec<(&'a str, Device)>, Box<dyn Error>> {
+) -> Result<Vec<(&'a str, Device)>, Box<dyn Error + Send + Sync>> {
     if strategy == Strategy::Ddp && names.len() > 1 && names.iter().any(|name| is_remote(name)) {
         return Err(
             "with `ddp`, all devices are of one server: name one burn-serve, or devices of this machine"
@@ -36,6 +36,11 @@ pub fn open<'a>(
         match is_remote(name) {
             true => devices.extend(served(name, token_file)?.into_iter().map(|device| (&**name, device))),
             false => devices.push((&**name, registered(name, strategy)?)),
+        }
+    }
+    for (index, (name, device)) in devices.iter().enumerate() {
+        if strategy == Strategy::Ddp && devices[..index].iter().any(|(_, earlier)| earlier == device) {
+            return Err(format!("`{name}` is there twice: with `ddp`, burn waits for each device").into());
         }
     }
     Ok(devices)
@@ -53,7 +58,7 @@ pub struct Lost {
 /// none: its client has no message for a server that has ended, and a thread that fails may be the one that
 /// waited.
 #[must_use]
-pub fn name_the_lost(error: TrainError, devices: &[(&str, Device)]) -> Box<dyn Error> {
+pub fn name_the_lost(error: TrainError, devices: &[(&str, Device)]) -> Box<dyn Error + Send + Sync> {
     let mut lost: Vec<(&str, String)> =
         devices.iter().filter_map(|(name, device)| Some((*name, device.sync().err()?.to_string()))).collect();
     // A server has several devices.
@@ -63,6 +68,18 @@ pub fn name_the_lost(error: TrainError, devices: &[(&str, Device)]) -> Box<dyn E
     }
     let lost = lost.iter().map(|(name, error)| format!("{name}: {error}")).collect::<Vec<_>>().join("; ");
     Lost { lost, source: error }.into()
+}
+
+/// The token in a file, without the newline at its end.
+///
+/// # Errors
+///
+/// If no file is given, and those of reading it.
+pub fn token(file: Option<&Path>) -> Result<String, Box<dyn Error + Send + Sync>> {
+    let path = file.ok_or("a burn-serve wants its token: name the file with `--token-file`")?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read the token file `{}`: {error}", path.display()))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(not(feature = "burn-0-23"))]
@@ -76,20 +93,17 @@ fn registered(name: &str, strategy: Strategy) -> Result<Device, device_burn::Err
 }
 
 #[cfg(not(feature = "burn-0-23"))]
-fn served(address: &str, token_file: Option<&Path>) -> Result<Vec<Device>, Box<dyn Error>> {
+fn served(address: &str, token_file: Option<&Path>) -> Result<Vec<Device>, Box<dyn Error + Send + Sync>> {
     use burn::remote::RemoteHost;
 
-    let path = token_file.ok_or("a burn-serve wants its token: name the file with `--token-file`")?;
-    let token = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read the token file `{}`: {error}", path.display()))?;
-    let host = RemoteHost::websocket(address).with_credential(token.trim_end_matches(['\r', '\n']));
+    let host = RemoteHost::websocket(address).with_credential(token(token_file)?);
     let devices =
         host.devices().map_err(|error| format!("cannot use the devices of `{address}`: {error}"))?;
     Ok(devices.into_iter().collect())
 }
 
 #[cfg(feature = "burn-0-23")]
-fn registered(name: &str, strategy: Strategy) -> Result<Device, Box<dyn Error>> {
+fn registered(name: &str, strategy: Strategy) -> Result<Device, Box<dyn Error + Send + Sync>> {
     match strategy {
         Strategy::Main | Strategy::Sharded => Ok(device_burn::device(name)?),
         Strategy::Ddp => Err(format!("burn 0.23 has no `ddp` for `{name}`: use `main` or `sharded`").into()),
@@ -97,7 +111,7 @@ fn registered(name: &str, strategy: Strategy) -> Result<Device, Box<dyn Error>> 
 }
 
 #[cfg(feature = "burn-0-23")]
-fn served(address: &str, _: Option<&Path>) -> Result<Vec<Device>, Box<dyn Error>> {
+fn served(address: &str, _: Option<&Path>) -> Result<Vec<Device>, Box<dyn Error + Send + Sync>> {
     Err(format!("cannot use `{address}`: a burn-serve has the protocol of burn 0.22, and this is 0.23")
         .into())
 }

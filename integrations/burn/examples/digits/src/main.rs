@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::path::{self, Path};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use burn::module::Module;
 use device_plugin::Plugins;
@@ -15,6 +16,9 @@ use digits::{curve, devices, evaluation, training};
 
 device_registry::autoload!();
 
+/// How long a burn-serve may take for an answer. It answers while it computes.
+const ANSWER: Duration = Duration::from_secs(30);
+
 fn main() -> ExitCode {
     let run =
         args::parse(std::env::args_os().skip(1)).map_err(Into::into).and_then(|command| match command {
@@ -23,7 +27,12 @@ fn main() -> ExitCode {
                 Ok(())
             }
             Command::Train { devices, token_file, plugins, trace, options } => {
-                run(&devices, token_file.as_deref(), plugins.as_deref(), trace.as_deref(), &options)
+                let servers: Vec<_> =
+                    devices.iter().filter(|name| devices::is_remote(name)).cloned().collect();
+                // burn's client would wait forever for a server that is stopped.
+                burn_serve_client::watch(&servers, ANSWER, move || {
+                    run(&devices, token_file.as_deref(), plugins.as_deref(), trace.as_deref(), &options)
+                })?
             }
         });
     match run {
@@ -41,7 +50,7 @@ fn run(
     plugins: Option<&Path>,
     trace: Option<&Path>,
     options: &Options,
-) -> Result<(), Box<dyn Error>> {
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let begin = |file: &Path| {
         device_trace::write_to(file).map_err(|error| format!("cannot write `{}`: {error}", file.display()))
     };
@@ -70,8 +79,14 @@ fn run(
         println!("wrote {}, which `devices trace` reads", file.display());
     }
 
-    for name in names.iter().filter(|name| !devices::is_remote(name)) {
-        println!("{}", device_burn::counts(name)?);
+    for name in names {
+        match devices::is_remote(name) {
+            true => {
+                let counts = burn_serve_client::counts(name, &devices::token(token_file)?, ANSWER)?;
+                print!("at {name}, since its start:\n{counts}");
+            }
+            false => println!("{}", device_burn::counts(name)?),
+        }
     }
     Ok(())
 }

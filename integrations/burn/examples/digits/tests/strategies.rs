@@ -135,7 +135,7 @@ fn what_burn_0_23_does_not_have_is_an_error() {
 
 #[cfg(not(feature = "burn-0-23"))]
 #[test]
-fn a_server_without_its_token_and_one_beside_others_in_ddp_are_errors() {
+fn devices_that_a_strategy_does_not_have_and_a_server_without_its_token_are_errors() {
     let error = |names: &[&str], strategy| {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         devices::open(&names, strategy, None).unwrap_err().to_string()
@@ -143,4 +143,6 @@ fn a_server_without_its_token_and_one_beside_others_in_ddp_are_errors() {
     assert!(error(&["ws://127.0.0.1:3000"], Strategy::Main).contains("--token-file"));
     let mixed = error(&["cpu", "ws://127.0.0.1:3000"], Strategy::Ddp);
     assert!(mixed.contains("all devices are of one server"), "{mixed}");
+    let twice = error(&["cpu", "cpu:0"], Strategy::Ddp);
+    assert!(twice.contains("`cpu:0` is there twice"), "{twice}");
 }
