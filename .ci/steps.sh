@@ -328,6 +328,23 @@ burn() {
     cargo test --locked --features unchanged/hardware,digits/hardware
     burn_programs
     "$CARGO_TARGET_DIR/debug/unchanged" --device wgpu
+    burn_served
+}
+
+# A server of another process among the devices.
+burn_served() {
+    local address folder printed programs=$CARGO_TARGET_DIR/debug
+    folder=$(mktemp -d)
+    (umask 077 && echo a-token >"$folder/token")
+    exec 3< <(exec "$programs/burn-serve" --device openreg:0 --token-file "$folder/token" --listen 127.0.0.1:0)
+    # shellcheck disable=SC2064 # The server is this one.
+    trap "kill $!" EXIT
+    read -r _ _ address _ <&3
+    printed=$("$programs/digits" --devices "cpu,$address" --token-file "$folder/token" --epochs 1)
+    printf '%s\n' "$printed"
+    # It has asked the server.
+    grep -q "^at $address, since its start:" <<<"$printed"
+    rm -rf "$folder"
 }
 
 step run burn-next 300 'burn 0.23 on registered devices, without a patch'

@@ -33,6 +33,7 @@ pub(crate) struct Servers {
     start: Box<dyn Fn(WebSocketTransport) -> Serving + Send + Sync>,
     clients: Arc<Clients>,
     pub(crate) answers: Answers,
+    report: fn(fmt::Arguments<'_>),
     left: fn(),
     current: Mutex<Current>,
 }
@@ -56,12 +57,12 @@ impl Servers {
     ) -> Self {
         let clients = Arc::new(Clients::default());
         let known = Arc::clone(&clients);
-        let answers = Answers { tokens: tokens.clone(), report, counts: Box::new(counts) };
+        let answers = Answers { tokens: tokens.clone(), counts: Box::new(counts) };
         let server = server.with_authorizer(move |request: AuthorizationRequest<'_>| {
             known.authorize(&tokens, request).inspect_err(|reason| report(format_args!("refused: {reason}")))
         });
         let start = move |transport| Box::pin(server.serve_async(transport)) as Serving;
-        Self { start: Box::new(start), clients, answers, left, current: Mutex::default() }
+        Self { start: Box::new(start), clients, answers, report, left, current: Mutex::default() }
     }
 
     /// The server that has sessions, or one that has had none.
@@ -91,7 +92,7 @@ impl Servers {
         let address = door.0.local_addr()?.as_socket().expect("it has an address of IPv4");
         let serving = (self.start)(WebSocketTransport::from_listener(door.0.try_clone()?.into()));
         let (end, ended) = oneshot::channel::<()>();
-        let report = self.answers.report;
+        let report = self.report;
         tokio::spawn(async move {
             // Dropping what serves ends its sessions.
             tokio::select! {
@@ -320,6 +321,7 @@ pub(crate) mod tests {
             start: Box::new(|_| Box::pin(std::future::pending())),
             clients: Arc::default(),
             answers: answers(),
+            report: |_| {},
             left: || LEFT.set(LEFT.get() + 1),
             current: Mutex::default(),
         })

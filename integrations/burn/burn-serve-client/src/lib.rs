@@ -1,11 +1,13 @@
 //! What burn's client cannot ask of a `burn-serve`: whether it still answers, and what ran where.
 //!
 //! burn's client waits for its server without a limit, and its errors name no server. [`watch`] runs a
-//! program's work and asks its servers meanwhile, so that a server that is stopped, killed or out of reach is
-//! an error with its address. [`counts`] is the table of a server's devices, as its own operator sees it.
+//! program's work and asks its servers meanwhile: one that is paused, killed or out of reach ends the wait
+//! with its address. [`answers`] asks once, for the work's own errors. [`counts`] is the table of a server's
+//! devices, as its own operator sees it.
 //!
-//! Both are requests by HTTP to the port that `burn-serve` listens on, so this crate works beside every
-//! version of burn.
+//! All are requests by HTTP to the port that `burn-serve` listens on, and there is no burn in this crate: it
+//! works beside every version. It logs with the crate `log`, by `ureq`, whose level `trace` has whole
+//! requests with their token.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -27,7 +29,7 @@ use std::time::Duration;
 
 use crate::server::Server;
 
-/// Why a server is no use.
+/// What a server did not give.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,13 +39,19 @@ pub enum Error {
         /// The text.
         address: String,
     },
-    /// The server is stopped, has ended or is out of reach.
+    /// The server is paused, hangs or is out of reach.
     #[error("`{address}` has not answered within {limit:?}")]
-    NoAnswer {
+    Late {
         /// The server's address.
         address: String,
         /// How long it had for an answer.
         limit: Duration,
+    },
+    /// Nothing listens at the address, or what listens is no server.
+    #[error("`{address}` does not answer")]
+    NoAnswer {
+        /// The server's address.
+        address: String,
         /// What came instead.
         source: Box<ureq::Error>,
     },
@@ -53,8 +61,8 @@ pub enum Error {
         /// The server's address.
         address: String,
     },
-    /// The token has bytes that a request cannot have.
-    #[error("the token for `{address}` has characters that HTTP does not allow")]
+    /// The token has characters that a request by HTTP cannot have: others than visible ones of ASCII.
+    #[error("the token for `{address}` has characters other than visible ones of ASCII")]
     Token {
         /// The server's address.
         address: String,
@@ -81,8 +89,9 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// [`Error::Address`] before `work` runs. [`Error::NoAnswer`], between one and two limits after a server's
-/// last answer, or where `work` panics and a server does not answer.
+/// [`Error::Address`] before `work` runs. [`Error::Late`] or [`Error::NoAnswer`], between one and two limits
+/// after a server's last answer, or where `work` panics and a server does not answer. An error that `work`
+/// returns is returned as it is: [`answers`] then tells whether a server is gone.
 ///
 /// # Panics
 ///
@@ -127,6 +136,15 @@ pub fn watch<T: Send + 'static>(
 enum Event<T> {
     Ended(thread::Result<T>),
     Lost(Error),
+}
+
+/// Asks a server whether it answers, and waits for at most `limit`.
+///
+/// # Errors
+///
+/// [`Error::Address`], [`Error::Late`] and [`Error::NoAnswer`].
+pub fn answers(address: &str, limit: Duration) -> Result<(), Error> {
+    Server::new(address)?.ask(limit)
 }
 
 /// What ran where on the devices of a server, of all its clients since it started: the table that

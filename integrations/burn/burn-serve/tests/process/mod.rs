@@ -189,7 +189,7 @@ impl Folder {
 
     /// A token file that the server accepts.
     pub(crate) fn token(&self, name: &str) -> String {
-        self.file(name, "a token for tests\n", 0o600)
+        self.file(name, "a-token-for-tests\n", 0o600)
     }
 }
 

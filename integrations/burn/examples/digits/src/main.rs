@@ -80,12 +80,14 @@ fn run(
     }
 
     for name in names {
-        match devices::is_remote(name) {
-            true => {
-                let counts = burn_serve_client::counts(name, &devices::token(token_file)?, ANSWER)?;
-                print!("at {name}, since its start:\n{counts}");
-            }
-            false => println!("{}", device_burn::counts(name)?),
+        if !devices::is_remote(name) {
+            println!("{}", device_burn::counts(name)?);
+            continue;
+        }
+        match burn_serve_client::counts(name, &devices::token(token_file)?, ANSWER) {
+            Ok(counts) => print!("at {name}, since its start:\n{counts}"),
+            // The training has ended well.
+            Err(error) => eprintln!("no counts: {}", ErrorChain::new(&error)),
         }
     }
     Ok(())
