@@ -11,13 +11,21 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
+//! # use std::error::Error;
+//! # fn train(_: &str) -> Result<Vec<f64>, Box<dyn Error + Send + Sync>> {
+//! #     Ok(vec![0.5, 0.25])
+//! # }
 //!
-//! let losses = burn_serve_client::watch(&["ws://127.0.0.1:3000"], Duration::from_secs(30), || {
-//!     // Connects, trains and returns the losses: all that uses the server's devices.
-//!     vec![0.5, 0.25]
-//! })?;
+//! let server = "ws://127.0.0.1:3000";
+//! let token = std::fs::read_to_string("token")?;
+//! let limit = Duration::from_secs(30);
+//!
+//! let for_training = token.clone();
+//! // All that uses the server's devices: it returns a `Result<_, Box<dyn Error + Send + Sync>>`.
+//! let losses = burn_serve_client::watch(&[server], limit, move || train(&for_training))??;
+//! println!("{}", burn_serve_client::counts(server, &token, limit)?);
 //! # let _: Vec<f64> = losses;
-//! # Ok::<(), burn_serve_client::Error>(())
+//! # Ok::<(), Box<dyn Error + Send + Sync>>(())
 //! ```
 
 mod server;
