@@ -17,7 +17,7 @@
 //! # }
 //!
 //! let server = "ws://127.0.0.1:3000";
-//! let token = std::fs::read_to_string("token")?;
+//! let token = std::fs::read_to_string("token")?.trim_end().to_owned();
 //! let limit = Duration::from_secs(30);
 //!
 //! let for_training = token.clone();
