@@ -1,11 +1,11 @@
 //! What burn's client cannot ask of a `burn-serve`: whether it still answers, and what ran where.
 //!
 //! burn's client waits for its server without a limit, and its errors name no server. [`watch`] runs a
-//! program's work and asks its servers meanwhile: one that is paused, killed or out of reach ends the wait
-//! with its address. [`answers`] asks once, for the work's own errors. [`counts`] is the table of a server's
-//! devices, as its own operator sees it.
+//! program's work and sends requests to its servers meanwhile: one that is paused, killed or out of reach
+//! ends the wait with an error that has its address. [`counts`] is the table of a server's devices, which
+//! `burn-serve` prints at its end.
 //!
-//! All are requests by HTTP to the port that `burn-serve` listens on, and there is no burn in this crate: it
+//! Both are requests by HTTP to the port that `burn-serve` listens on, and there is no burn in this crate: it
 //! works beside every version. It logs with the crate `log`, by `ureq`, whose level `trace` has whole
 //! requests with their token.
 //!
@@ -22,7 +22,7 @@
 //!
 //! let for_training = token.clone();
 //! // All that uses the server's devices: it returns a `Result<_, Box<dyn Error + Send + Sync>>`.
-//! let losses = burn_serve_client::watch(&[server], limit, move || train(&for_training))??;
+//! let losses = burn_serve_client::watch(&[server], limit, move || train(&for_training))?;
 //! println!("{}", burn_serve_client::counts(server, &token, limit)?);
 //! # let _: Vec<f64> = losses;
 //! # Ok::<(), Box<dyn Error + Send + Sync>>(())
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use crate::server::Server;
 
-/// What a server did not give.
+/// Why work on a server has no result, or a server no counts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,13 +56,24 @@ pub enum Error {
         limit: Duration,
     },
     /// Nothing listens at the address, or what listens is no server.
-    #[error("`{address}` does not answer")]
+    #[error("`{address}` does not answer: {reason}")]
     NoAnswer {
         /// The server's address.
         address: String,
         /// What came instead.
-        source: Box<ureq::Error>,
+        reason: String,
     },
+    /// The work has failed, and a server does not answer.
+    #[error("{server}")]
+    Lost {
+        /// The server: [`Error::Late`] or [`Error::NoAnswer`].
+        server: Box<Error>,
+        /// The work's error.
+        source: BoxError,
+    },
+    /// The work has failed, and all servers answer.
+    #[error(transparent)]
+    Work(BoxError),
     /// The server has another token.
     #[error("`{address}` refused the token")]
     Refused {
@@ -85,43 +96,46 @@ pub enum Error {
     },
 }
 
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Runs `work` on a thread of its own until it returns, or until a server has not answered for `limit`.
 ///
-/// Each server, an address such as `ws://127.0.0.1:3000`, is asked again a quarter of the limit after each
-/// answer, by a connection of its own without a token. Work that computes for long is no reason for an
-/// error, as the server answers meanwhile. A limit of half a minute allows for a slow network. With no
-/// servers, `work` runs on the calling thread.
+/// `servers` are addresses such as `ws://127.0.0.1:3000`. Each gets its next request a quarter of the limit
+/// after each answer, by a connection of its own without a token. A server answers while it computes, so
+/// long computations are not an error. A limit of half a minute allows for a slow network. With no servers,
+/// `work` runs on the calling thread.
 ///
-/// After an error `work` goes on: burn's client waits for the server, and nothing can end its wait but the
-/// end of the process.
+/// If a server does not answer, the thread of `work` stays until the process ends: it waits in burn's client.
 ///
 /// # Errors
 ///
-/// [`Error::Address`] before `work` runs. [`Error::Late`] or [`Error::NoAnswer`], between one and two limits
-/// after a server's last answer, or where `work` panics and a server does not answer. An error that `work`
-/// returns is returned as it is: [`answers`] then tells whether a server is gone.
+/// - [`Error::Address`], before `work` runs.
+/// - [`Error::Late`] or [`Error::NoAnswer`], between one and two limits after a server's last answer, and
+///   where `work` panics and a server does not answer.
+/// - [`Error::Lost`], where `work` returns an error and a server does not answer, and otherwise
+///   [`Error::Work`].
 ///
 /// # Panics
 ///
 /// As `work` does, if all servers answer; if the system has no more threads.
-pub fn watch<T: Send + 'static>(
+pub fn watch<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
     servers: &[impl AsRef<str>],
     limit: Duration,
-    work: impl FnOnce() -> T + Send + 'static,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Error> {
-    let servers =
-        servers.iter().map(|address| Server::new(address.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let servers: Vec<_> =
+        servers.iter().map(|address| Server::new(address.as_ref(), limit)).collect::<Result<_, _>>()?;
     if servers.is_empty() {
-        return Ok(work());
+        return work().map_err(|error| Error::Work(error.into()));
     }
     let (sender, events) = mpsc::channel();
     let mut watched = Vec::new();
     for server in servers.clone() {
         let sender = sender.clone();
-        let (goes_on, ended) = mpsc::channel();
-        watched.push(goes_on);
+        let (watching, ended) = mpsc::channel();
+        watched.push(watching);
         thread::spawn(move || {
-            if let Err(error) = server.watch(limit, &ended) {
+            if let Err(error) = server.watch(&ended) {
                 let _ = sender.send(Event::Lost(error));
             }
         });
@@ -130,11 +144,16 @@ pub fn watch<T: Send + 'static>(
         let outcome = panic::catch_unwind(AssertUnwindSafe(work));
         let _ = sender.send(Event::Ended(outcome));
     });
+    // burn's errors and panics name no server.
+    let check = || servers.iter().try_for_each(Server::check);
     match events.recv().expect("the thread of the work sends one") {
-        Event::Ended(Ok(value)) => Ok(value),
+        Event::Ended(Ok(Ok(value))) => Ok(value),
+        Event::Ended(Ok(Err(error))) => Err(match check() {
+            Ok(()) => Error::Work(error.into()),
+            Err(server) => Error::Lost { server: Box::new(server), source: error.into() },
+        }),
         Event::Ended(Err(panic)) => {
-            // burn's panic names no server.
-            servers.iter().try_for_each(|server| server.ask(limit))?;
+            check()?;
             panic::resume_unwind(panic)
         }
         Event::Lost(error) => Err(error),
@@ -146,23 +165,14 @@ enum Event<T> {
     Lost(Error),
 }
 
-/// Asks a server whether it answers, and waits for at most `limit`.
+/// What ran where on the devices of a server, of all its clients since it started. Blocks for at most
+/// `limit`.
+///
+/// A newline at the end of the token is left out: a token file has one.
 ///
 /// # Errors
 ///
-/// [`Error::Address`], [`Error::Late`] and [`Error::NoAnswer`].
-pub fn answers(address: &str, limit: Duration) -> Result<(), Error> {
-    Server::new(address)?.ask(limit)
-}
-
-/// What ran where on the devices of a server, of all its clients since it started: the table that
-/// `burn-serve` prints at its end. Blocks for at most `limit`.
-///
-/// A newline at the end of the token is left out, as in a token file.
-///
-/// # Errors
-///
-/// All of [`Error`].
+/// Those of [`Error`] but [`Error::Lost`] and [`Error::Work`].
 pub fn counts(address: &str, token: &str, limit: Duration) -> Result<String, Error> {
-    Server::new(address)?.counts(token, limit)
+    Server::new(address, limit)?.counts(token)
 }

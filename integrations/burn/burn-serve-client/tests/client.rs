@@ -1,13 +1,14 @@
 //! A client beside servers that answer, answer nonsense, or do not answer. `burn-serve` has the tests with a
 //! real one.
 
+use std::error::Error as _;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::Duration;
 
-use burn_serve_client::{Error, answers, counts, watch};
+use burn_serve_client::{Error, counts, watch};
 
 /// Long enough for a busy machine.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -71,35 +72,28 @@ fn what_is_no_burn_serve_is_an_error_with_its_answer() {
 }
 
 #[test]
-fn a_proxy_that_says_that_its_server_is_gone_is_no_answer() {
-    for (status, answered) in
-        [("401 Unauthorized", true), ("404 Not Found", true), ("502 Bad Gateway", false)]
-    {
-        let address = server(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n"), "");
-        let outcome = answers(&address, LIMIT);
-        assert_eq!(outcome.is_ok(), answered, "{status}: {outcome:?}");
-    }
-}
-
-#[test]
 fn what_is_no_address_is_an_error_before_the_work() {
     for address in
         ["", "127.0.0.1:3000", "http://127.0.0.1:3000", "ws://", "ws://:3000", "ws://a b", "ws://a/b?c"]
     {
-        let watched: Result<(), _> = watch(&[address], LIMIT, || panic!("it ran"));
-        let error = watched.unwrap_err();
+        let work = || -> Result<(), String> { panic!("it ran") };
+        let error = watch(&[address], LIMIT, work).unwrap_err();
         assert!(matches!(error, Error::Address { .. }), "{error}");
         assert!(error.to_string().contains(&format!("`{address}`")), "{error}");
     }
 }
 
 #[test]
-fn work_returns_and_panics_as_without_a_watch() {
-    let answers = server(UNAUTHORIZED, "");
-    for servers in [&[][..], &[answers]] {
-        assert_eq!(watch(servers, LIMIT, || 7).unwrap(), 7);
-        let panicked = catch_unwind(AssertUnwindSafe(|| watch(servers, LIMIT, || panic!("its own panic"))));
-        let panic = panicked.map(|_: Result<(), _>| ()).unwrap_err();
+fn work_returns_fails_and_panics_as_without_a_watch() {
+    let answers =
+        [server(UNAUTHORIZED, ""), server("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "")];
+    for servers in [&[][..], &answers] {
+        assert_eq!(watch(servers, LIMIT, || Ok::<_, String>(7)).unwrap(), 7);
+        let error = watch(servers, LIMIT, || Err::<(), _>("its own error")).unwrap_err();
+        assert!(matches!(error, Error::Work(_)), "{error:?}");
+        assert_eq!(error.to_string(), "its own error");
+        let work = || -> Result<(), String> { panic!("its own panic") };
+        let panic = catch_unwind(AssertUnwindSafe(|| watch(servers, LIMIT, work))).unwrap_err();
         assert_eq!(panic.downcast_ref(), Some(&"its own panic"));
     }
 }
@@ -108,21 +102,29 @@ fn work_returns_and_panics_as_without_a_watch() {
 fn a_server_that_does_not_answer_ends_the_watch_although_others_do() {
     let (_listener, silent) = stopped();
     let limit = Duration::from_millis(500);
-    let watched: Result<(), _> = watch(&[server(UNAUTHORIZED, ""), silent.clone()], limit, || {
+    let work = || -> Result<(), String> {
         loop {
             thread::park();
         }
-    });
-    let error = watched.unwrap_err();
+    };
+    let error = watch(&[server(UNAUTHORIZED, ""), silent.clone()], limit, work).unwrap_err();
     assert_eq!(error.to_string(), format!("`{silent}` has not answered within 500ms"));
 }
 
 #[test]
-fn a_panic_beside_a_server_that_has_ended_is_an_error_with_its_name() {
-    let (listener, gone) = stopped();
+fn work_that_fails_beside_a_server_that_is_lost_is_an_error_with_its_name() {
+    let (listener, closed) = stopped();
     drop(listener);
-    let watched: Result<(), _> =
-        watch(&[server(UNAUTHORIZED, ""), gone.clone()], LIMIT, || panic!("RecvError(())"));
-    let error = watched.unwrap_err();
-    assert!(error.to_string().starts_with(&format!("`{gone}` does not answer")), "{error}");
+    // A proxy before a server that is lost.
+    let proxy = server("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "");
+    for lost in [closed, proxy] {
+        let expected = format!("`{lost}` does not answer: ");
+        let servers = [server(UNAUTHORIZED, ""), lost];
+        let work = || -> Result<(), String> { panic!("RecvError(())") };
+        let error = watch(&servers, LIMIT, work).unwrap_err();
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        let error = watch(&servers, LIMIT, || Err::<(), _>("RecvError(())")).unwrap_err();
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        assert_eq!(error.source().unwrap().to_string(), "RecvError(())");
+    }
 }

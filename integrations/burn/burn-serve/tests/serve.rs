@@ -39,8 +39,7 @@ fn client_process() {
         (Some(time), Some(limit)) => watch(&[&url.clone()], limit, move || {
             client::run(&url, &token_file, time).map_err(|error| error.to_string())
         })
-        .map_err(Into::into)
-        .and_then(|outcome| Ok(outcome?)),
+        .map_err(Into::into),
         (None, _) => move_until_killed(&url, &token_file),
     };
     if let Err(error) = outcome {
@@ -237,6 +236,18 @@ fn a_stopped_server_is_an_error_with_its_address_after_the_limit() {
     let (code, out) = client.end();
     let expected = format!("client: `{}` has not answered within 2s\n", server.url);
     assert!(code == Some(1) && out.ends_with(&expected), "{out}");
+}
+
+#[test]
+fn a_killed_server_is_an_error_with_its_address_where_it_is_watched() {
+    let folder = Folder::new();
+    let mut server = server(&folder, "openreg:0,cpu");
+    let mut client = watching_client(&server.url, &folder.token("token"), 600, 60);
+    client.wait_for("device 0: moved from 1");
+    server.process.kill();
+    let (code, out) = client.end();
+    let expected = format!("client: `{}` does not answer: ", server.url);
+    assert!(code == Some(1) && out.contains(&expected), "{out}");
 }
 
 #[test]

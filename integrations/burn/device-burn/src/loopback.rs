@@ -155,7 +155,7 @@ impl Server {
         let devices = hosted.iter().map(|device| device.device()).collect();
         let server = BackendServer::<Registry>::new(hosted);
         let report = |line: fmt::Arguments<'_>| log::warn!("the loop-back server: {line}");
-        // Nobody has the token to ask for counts.
+        // Only this process has the token, and it reads its counts by `counts`.
         let serving =
             burn_gate::serve(listener, server, authorizer, report, abandon_collectives, String::new);
 

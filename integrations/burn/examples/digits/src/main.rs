@@ -20,28 +20,27 @@ device_registry::autoload!();
 const ANSWER: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
-    let run =
-        args::parse(std::env::args_os().skip(1)).map_err(Into::into).and_then(|command| match command {
-            Command::Help => {
-                print!("{}", args::HELP);
-                Ok(())
-            }
-            Command::Train { devices, token_file, plugins, trace, options } => {
-                let servers: Vec<_> =
-                    devices.iter().filter(|name| devices::is_remote(name)).cloned().collect();
-                // burn's client would wait forever for a server that is stopped.
-                burn_serve_client::watch(&servers, ANSWER, move || {
-                    run(&devices, token_file.as_deref(), plugins.as_deref(), trace.as_deref(), &options)
-                })?
-            }
-        });
-    match run {
+    match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }
+}
+
+fn start() -> Result<(), Box<dyn Error + Send + Sync>> {
+    match args::parse(std::env::args_os().skip(1))? {
+        Command::Help => print!("{}", args::HELP),
+        Command::Train { devices, token_file, plugins, trace, options } => {
+            let servers: Vec<_> = devices.iter().filter(|name| devices::is_remote(name)).cloned().collect();
+            // burn's client would wait forever for a server that is paused.
+            burn_serve_client::watch(&servers, ANSWER, move || {
+                run(&devices, token_file.as_deref(), plugins.as_deref(), trace.as_deref(), &options)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn run(
