@@ -11,7 +11,7 @@ use std::time::Instant;
 use std::{ptr, slice, str};
 
 use device_kernels::Scalar;
-use device_registry::{Event, HostBuffer, device_list};
+use device_registry::{HostBuffer, device_list};
 use smallvec::SmallVec;
 
 use crate::choice::choice;
@@ -20,7 +20,7 @@ use crate::counts;
 use crate::devices;
 use crate::failure::{Code, Failure, last, set_last};
 use crate::operators::{Call, TABLE, Tensor, Value, check_kernels};
-use crate::{copies, host_memory, memory, streams};
+use crate::{copies, events, host_memory, memory, streams};
 
 /// Runs a function for C++: a failure becomes a code, and a panic too.
 fn guard(run: impl FnOnce() -> Result<(), Failure>) -> c_int {
@@ -147,8 +147,14 @@ extern "C" fn dt_device_of(pointer: *const c_void) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_empty_cache(device: c_int) -> c_int {
-    guard(|| Ok(memory::registered(index(device))?.empty_cache()?))
+extern "C" fn dt_empty_caches() -> c_int {
+    guard(|| {
+        devices::check_fork()?;
+        for device in (0..devices::MOST).filter(|&device| streams::is_used(device)) {
+            memory::registered(device)?.empty_cache()?;
+        }
+        Ok(())
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -170,6 +176,7 @@ extern "C" fn dt_memory_info(device: c_int, available: *mut u64, total: *mut u64
 }
 
 /// `dt_statistics` of the header.
+#[derive(Default)]
 #[repr(C)]
 struct Statistics {
     allocated: u64,
@@ -187,6 +194,13 @@ struct Statistics {
 #[unsafe(no_mangle)]
 extern "C" fn dt_memory_statistics(device: c_int, statistics: *mut Statistics) -> c_int {
     guard(|| {
+        if !streams::is_used(index(device)) {
+            // It is not opened to be asked.
+            devices::get(device)?;
+            // SAFETY: the caller's place.
+            unsafe { put(statistics, Statistics::default()) };
+            return Ok(());
+        }
         let of_device = memory::registered(index(device))?.memory_statistics()?;
         let (bytes, count) = memory::levels(index(device))?;
         let found = Statistics {
@@ -209,7 +223,10 @@ extern "C" fn dt_memory_statistics(device: c_int, statistics: *mut Statistics) -
 
 #[unsafe(no_mangle)]
 extern "C" fn dt_reset_statistics(device: c_int, ever: c_int) -> c_int {
-    guard(|| memory::reset_levels(index(device), ever != 0))
+    guard(|| match streams::is_used(index(device)) {
+        true => memory::reset_levels(index(device), ever != 0),
+        false => devices::get(device).map(|_| ()),
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -379,30 +396,38 @@ extern "C" fn dt_synchronize_stream(device: c_int, stream: i64) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn dt_synchronize(device: c_int) -> c_int {
-    guard(|| Ok(memory::registered(index(device))?.synchronize()?))
+    guard(|| {
+        devices::check_fork()?;
+        if !streams::is_used(index(device)) {
+            // It has no work, and is not opened for that.
+            return devices::get(device).map(|_| ());
+        }
+        Ok(memory::registered(index(device))?.synchronize()?)
+    })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_record(device: c_int, stream: i64, timed: c_int, event: *mut *mut Event) -> c_int {
+extern "C" fn dt_record(device: c_int, stream: i64, timed: c_int, event: *mut u64) -> c_int {
     guard(|| {
         let recorded = streams::record(index(device), number(stream), timed != 0)?;
         // SAFETY: the caller's place.
-        unsafe { put(event, Box::into_raw(Box::new(recorded))) };
+        let recorded_before = unsafe { event.read() };
+        let event_number = events::put(recorded_before, recorded);
+        // SAFETY: the caller's place.
+        unsafe { put(event, event_number) };
         Ok(())
     })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_wait_event(event: *const Event, device: c_int, stream: i64) -> c_int {
-    // SAFETY: an event of `dt_record` that was not destroyed.
-    guard(|| Ok(streams::get(index(device), number(stream))?.wait_event(unsafe { &*event })?))
+extern "C" fn dt_wait_event(event: u64, device: c_int, stream: i64) -> c_int {
+    guard(|| Ok(streams::get(index(device), number(stream))?.wait_event(&events::get(event)?)?))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_query_event(event: *const Event, done: *mut c_int) -> c_int {
+extern "C" fn dt_query_event(event: u64, done: *mut c_int) -> c_int {
     guard(|| {
-        // SAFETY: an event of `dt_record` that was not destroyed.
-        let is_done = unsafe { &*event }.query()?;
+        let is_done = events::get(event)?.query()?;
         // SAFETY: the caller's place.
         unsafe { put(done, is_done.into()) };
         Ok(())
@@ -410,17 +435,14 @@ extern "C" fn dt_query_event(event: *const Event, done: *mut c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_synchronize_event(event: *const Event) -> c_int {
-    // SAFETY: an event of `dt_record` that was not destroyed.
-    guard(|| Ok(unsafe { &*event }.synchronize()?))
+extern "C" fn dt_synchronize_event(event: u64) -> c_int {
+    guard(|| Ok(events::get(event)?.synchronize()?))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_elapsed(start: *const Event, end: *const Event, milliseconds: *mut f64) -> c_int {
+extern "C" fn dt_elapsed(start: u64, end: u64, milliseconds: *mut f64) -> c_int {
     guard(|| {
-        // SAFETY: events of `dt_record` that were not destroyed.
-        let (start, end) = unsafe { (&*start, &*end) };
-        let elapsed = end.elapsed_since(start)?;
+        let elapsed = events::get(end)?.elapsed_since(&events::get(start)?)?;
         // SAFETY: the caller's place.
         unsafe { put(milliseconds, elapsed.as_secs_f64() * 1e3) };
         Ok(())
@@ -428,15 +450,11 @@ extern "C" fn dt_elapsed(start: *const Event, end: *const Event, milliseconds: *
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dt_destroy_event(event: *mut Event) {
-    if !event.is_null() && !devices::is_forked() {
-        // SAFETY: an event of `dt_record`, which the caller gives back.
-        let event = unsafe { Box::from_raw(event) };
-        guard(|| {
-            drop(event);
-            Ok(())
-        });
-    }
+extern "C" fn dt_destroy_event(event: u64) {
+    guard(|| {
+        events::remove(event);
+        Ok(())
+    });
 }
 
 /// `dt_value` of the header.

@@ -115,6 +115,6 @@ pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -
         false => reads.next().map_or(std::ptr::null_mut(), |window| window.as_ptr().cast_mut()),
     });
     let pointers: Vec<*mut u8> = pointers.collect();
-    compute(&pointers);
+    streams::while_unused(|| compute(&pointers));
     Ok(true)
 }

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use device_registry::{Device, DeviceError, ErrorChain, backends, device, device_count};
 use log::warn;
 
+use crate::addresses::watch_forks;
 use crate::choice::choice;
 use crate::failure::Failure;
+use crate::own_process;
 
 /// An index has 8 bits in PyTorch, with a sign.
 pub(crate) const MOST: usize = 127;
@@ -19,15 +21,20 @@ struct Found {
     problems: Vec<String>,
 }
 
-/// Loads the chosen backends, and counts their devices. Opens none.
-fn found() -> &'static Found {
-    static FOUND: OnceLock<Found> = OnceLock::new();
-    FOUND.get_or_init(|| {
+static FOUND: OnceLock<Found> = OnceLock::new();
+
+impl Found {
+    /// The devices of the chosen backends, of which `count` says how many one has.
+    fn by(count: impl Fn(&str) -> Result<usize, String>) -> Self {
         let (mut devices, mut problems) = (Vec::new(), Vec::new());
         for &backend in choice().map(|choice| choice.backends.as_slice()).unwrap_or_default() {
-            match devices_of(backend) {
+            let of_backend = count(backend).and_then(|count| {
+                let all = (0..count).map(|index| device(&format!("{backend}:{index}")));
+                all.collect::<Result<Vec<_>, _>>().map_err(in_words)
+            });
+            match of_backend {
                 Ok(of_backend) => devices.extend(of_backend),
-                Err(error) => problems.push(format!("{backend}: {}", ErrorChain::new(&error))),
+                Err(problem) => problems.push(format!("{backend}: {problem}")),
             }
         }
         if devices.len() > MOST {
@@ -35,38 +42,64 @@ fn found() -> &'static Found {
             devices.truncate(MOST);
         }
         problems.iter().for_each(|problem| warn!("{problem}"));
-        Found { devices, problems }
-    })
+        Self { devices, problems }
+    }
 }
 
-fn devices_of(backend: &str) -> Result<Vec<Device>, DeviceError> {
-    (0..device_count(backend)?).map(|index| device(&format!("{backend}:{index}"))).collect()
+fn in_words(error: DeviceError) -> String {
+    ErrorChain::new(&error).to_string()
+}
+
+/// Loads a backend, and counts its devices. Opens none.
+fn count(backend: &str) -> Result<usize, String> {
+    device_count(backend).map_err(in_words)
+}
+
+/// Counts a backend's devices in a process of its own, and loads nothing in this one.
+fn count_elsewhere(backend: &str) -> Result<usize, String> {
+    let answer = own_process::ask(|| count(backend).map_or_else(|why| why, |count| count.to_string()))?;
+    answer.parse().map_err(|_| answer)
 }
 
 /// All devices, in the order of their indices.
 pub(crate) fn all() -> &'static [Device] {
-    &found().devices
+    &FOUND.get_or_init(|| Found::by(count_elsewhere)).devices
+}
+
+/// Marks devices as used by this process, which is about to call their drivers.
+pub(crate) fn begin_use() {
+    watch_forks();
+    FOUND.get_or_init(|| Found::by(count));
 }
 
 /// The device with an index.
 pub(crate) fn get(index: i32) -> Result<Device, Failure> {
-    let found = found();
-    if let Some(device) = usize::try_from(index).ok().and_then(|index| found.devices.get(index)) {
+    let all = all();
+    if let Some(device) = usize::try_from(index).ok().and_then(|index| all.get(index)) {
         return Ok(*device);
     }
-    let name = choice().map(|choice| choice.name.as_str()).unwrap_or("device");
-    let mut message = match found.devices.len() {
+    let name = name();
+    let mut message = match all.len() {
         0 => format!("`{name}` has no device"),
-        1 => format!("`{name}` has 1 device, asked for `{name}:{index}`"),
-        count => format!("`{name}` has {count} devices, asked for `{name}:{index}`"),
+        // PyTorch's words, for those who look for them.
+        count => format!(
+            "The device index is out of range: `{name}` has {count} device{}, asked for `{name}:{index}`",
+            if count == 1 { "" } else { "s" }
+        ),
     };
-    for problem in &found.problems {
+    let problems = FOUND.get().map(|found| found.problems.as_slice()).unwrap_or_default();
+    for problem in problems {
         let _ = write!(message, "; {problem}");
     }
-    if found.problems.is_empty() && found.devices.is_empty() {
+    if problems.is_empty() && all.is_empty() {
         let _ = write!(message, "\n{}", backends().report());
     }
     Err(Failure::new(message))
+}
+
+/// The name of the device in PyTorch.
+fn name() -> &'static str {
+    choice().map(|choice| choice.name.as_str()).unwrap_or("the device")
 }
 
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -85,9 +118,14 @@ pub(crate) fn check_fork() -> Result<(), Failure> {
     if !is_forked() {
         return Ok(());
     }
-    let name = choice().map(|choice| choice.name.as_str()).unwrap_or("the device");
-    Err(Failure::new(format_args!(
+    Err(forked())
+}
+
+/// What a child of a process that has used devices gets.
+pub(crate) fn forked() -> Failure {
+    let name = name();
+    Failure::new(format_args!(
         "`{name}` was used before this process was forked, and a child cannot use its devices; start it with \
          multiprocessing's method `spawn`"
-    )))
+    ))
 }

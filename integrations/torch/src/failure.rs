@@ -10,6 +10,7 @@ use device_registry::backend::BackendError;
 use device_registry::{BackendErrorKind, Device, DeviceError, ErrorChain};
 
 use crate::counts::{Policy, policy};
+use crate::devices::forked;
 
 /// Why a call failed, or why the CPU has to compute.
 #[derive(Debug)]
@@ -66,6 +67,9 @@ impl Code {
 
 impl From<DeviceError> for Failure {
     fn from(error: DeviceError) -> Self {
+        if let DeviceError::Forked { .. } = error {
+            return forked();
+        }
         Self { code: Code::of(error.kind()), message: ErrorChain::new(&error).to_string() }
     }
 }

@@ -18,8 +18,12 @@ mod choice;
 mod copies;
 mod counts;
 mod devices;
+mod events;
 mod failure;
 mod host_memory;
 mod memory;
 mod operators;
+// Processes.
+#[allow(unsafe_code)]
+mod own_process;
 mod streams;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use device_registry::{Buffer, Device};
 use parking_lot::Mutex;
 
-use crate::addresses::{Addresses, watch_forks};
+use crate::addresses::Addresses;
 use crate::devices::{self, check_fork};
 use crate::failure::{Code, Failure};
 use crate::streams;
@@ -61,6 +61,7 @@ fn heaps() -> Result<&'static [Mutex<Heap>], Failure> {
     if let Some(heaps) = HEAPS.get() {
         return Ok(heaps);
     }
+    devices::begin_use();
     let addresses = Addresses::get()?;
     let heap = |device| {
         let (start, len) = addresses.of(device);
@@ -207,6 +208,6 @@ pub(crate) fn empty(device: usize) -> Result<Buffer, Failure> {
 /// The device with an index, for calls that a fork must not make.
 pub(crate) fn registered(device: usize) -> Result<Device, Failure> {
     check_fork()?;
-    watch_forks();
+    devices::begin_use();
     devices::get(i32::try_from(device).unwrap_or(-1))
 }

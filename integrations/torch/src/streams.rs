@@ -26,6 +26,9 @@ static DEVICES: [Streams; devices::MOST] = [const {
 }; devices::MOST];
 
 thread_local! {
+    /// Whether the thread computes in bytes of a device.
+    static UNUSED: Cell<bool> = const { Cell::new(false) };
+
     /// The number of each device's current stream.
     static CURRENT: [Cell<u8>; devices::MOST] = const { [const { Cell::new(0) }; devices::MOST] };
 }
@@ -46,8 +49,27 @@ pub(crate) fn current(device: usize) -> Result<&'static Stream, Failure> {
     get(device, current_number(device))
 }
 
+/// Runs a function, in which the thread may use no stream: it has bytes of a device, for which work of any
+/// stream may wait.
+pub(crate) fn while_unused(compute: impl FnOnce()) {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            UNUSED.set(self.0);
+        }
+    }
+    let _restore = Restore(UNUSED.replace(true));
+    compute();
+}
+
 /// The stream with a number.
 pub(crate) fn get(device: usize, number: usize) -> Result<&'static Stream, Failure> {
+    if UNUSED.try_with(Cell::get).unwrap_or(false) {
+        return Err(Failure::new(
+            "a kernel of the CPU, which computes in the place of a device, used the device, which could wait for it \
+             forever",
+        ));
+    }
     let place = DEVICES.get(device).and_then(|device| device.streams.get(number));
     let place = place.ok_or_else(|| Failure::new(format_args!("device {device} has no stream {number}")))?;
     if let Some(stream) = place.get() {

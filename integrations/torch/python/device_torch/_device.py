@@ -18,6 +18,12 @@ def module(name, library):
     return made
 
 
+def _signed(seed):
+    """The bits of a seed as PyTorch's operators take them."""
+    seed = int(seed) & (2**64 - 1)
+    return seed - 2**64 if seed >= 2**63 else seed
+
+
 # Names that PyTorch itself calls.
 _PRIVATE = {"_is_in_bad_fork"}
 
@@ -120,13 +126,11 @@ class _Device:
 
     def manual_seed(self, seed, device=None):
         """Sets the seed of the device's generator."""
-        seed = int(seed) & (2**64 - 1)
-        torch.ops.device_torch.manual_seed(self._index(device), seed - 2**64 if seed >= 2**63 else seed)
+        torch.ops.device_torch.manual_seed(self._index(device), _signed(seed))
 
     def manual_seed_all(self, seed):
-        """Sets the seed of all devices."""
-        for device in range(self.device_count()):
-            self.manual_seed(seed, device)
+        """Sets the seed of all devices, without a look at which there are."""
+        torch.ops.device_torch.manual_seed_all(_signed(seed))
 
     def seed(self, device=None):
         """Sets a random seed, and returns it."""

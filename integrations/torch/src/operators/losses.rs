@@ -13,9 +13,25 @@ pub(super) const TABLE: &[Row] = &[
     ("nll_loss_backward", nll_grad),
 ];
 
-/// PyTorch's numbers for what a loss does over its elements.
-const NONE: i64 = 0;
-const MEAN: i64 = 1;
+/// What a loss does over its elements.
+#[derive(Clone, Copy, PartialEq)]
+enum Over {
+    Each,
+    Mean,
+    Sum,
+}
+
+impl Over {
+    /// By PyTorch's number, an argument.
+    fn of(call: &Call<'_>, place: usize) -> Result<Self, Failure> {
+        match call.int(place)? {
+            0 => Ok(Self::Each),
+            1 => Ok(Self::Mean),
+            2 => Ok(Self::Sum),
+            _ => Err(Failure::declined("it is none of the reductions of a loss")),
+        }
+    }
+}
 
 /// `a - b`, in a type that is wide enough for what follows.
 fn difference(call: &Call<'_>, a: &Array, b: &Array) -> Result<Array, Failure> {
@@ -30,15 +46,15 @@ fn difference(call: &Call<'_>, a: &Array, b: &Array) -> Result<Array, Failure> {
 }
 
 fn mse(call: &Call<'_>) -> Result<(), Failure> {
-    let (a, b, kind) = (call.array(0)?, call.array(1)?, call.int(2)?);
+    let (a, b, kind) = (call.array(0)?, call.array(1)?, Over::of(call, 2)?);
     let difference = difference(call, &a, &b)?;
     let square = [(&difference).into(), (&difference).into()];
-    if kind == NONE {
+    if kind == Over::Each {
         let out = call.result(&a, a.dtype, a.shape())?;
         return call.run_narrowing(Binary::Mul, &square, &out);
     }
     call.run(Binary::Mul, &square, &[&difference])?;
-    let reduction = if kind == MEAN { Reduction::Mean } else { Reduction::Sum };
+    let reduction = if kind == Over::Mean { Reduction::Mean } else { Reduction::Sum };
     let out = call.result(&a, a.dtype, &[])?.reshaped(vec![1; a.rank()])?;
     let dims = Dims::all(a.rank());
     call.run_narrowing(Operator::Reduce { reduction, dims }, &[difference.into()], &out)
@@ -46,9 +62,9 @@ fn mse(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `2 * grad * (a - b)`, divided by the number of elements for a mean.
 fn mse_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, a, b, kind) = (call.array(0)?, call.array(1)?, call.array(2)?, call.int(3)?);
+    let (grad, a, b, kind) = (call.array(0)?, call.array(1)?, call.array(2)?, Over::of(call, 3)?);
     let difference = difference(call, &a, &b)?;
-    let factor = if kind == MEAN { 2.0 / a.layout.len() as f64 } else { 2.0 };
+    let factor = if kind == Over::Mean { 2.0 / a.layout.len() as f64 } else { 2.0 };
     call.run(Binary::Mul, &[(&difference).into(), factor.into()], &[&difference])?;
     let out = call.result(&a, a.dtype, a.shape())?;
     let grad = call.converted(grad.into(), difference.dtype)?;
@@ -92,9 +108,9 @@ impl Likelihood {
 /// The results are the loss, and by what a mean is divided.
 fn nll(call: &Call<'_>) -> Result<(), Failure> {
     let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 0)?;
-    let (kind, count) = (call.int(3)?, rows.shape()[0]);
+    let (kind, count) = (Over::of(call, 3)?, rows.shape()[0]);
     let losses = match kind {
-        NONE => call.result(&rows, rows.dtype, &[count])?.reshaped([count, 1])?,
+        Over::Each => call.result(&rows, rows.dtype, &[count])?.reshaped([count, 1])?,
         _ => call.scratch(&rows, rows.dtype, &[count, 1])?,
     };
     call.run(Operator::Gather { dim: 1 }, &[(&rows).into(), classes.into()], &[&losses])?;
@@ -102,7 +118,7 @@ fn nll(call: &Call<'_>) -> Result<(), Failure> {
     // Not a product: what is ignored may be infinite.
     call.run(Operator::Where, &[counted.into(), (&losses).into(), 0.0.into()], &[&losses])?;
     let sum = Operator::Reduce { reduction: Reduction::Sum, dims: Dims::all(2) };
-    if kind == NONE {
+    if kind == Over::Each {
         let total = call.result(&rows, rows.dtype, &[])?;
         return call.run(Operator::Copy, &[Scalar::Int(0).into()], &[&total]);
     }
@@ -110,7 +126,7 @@ fn nll(call: &Call<'_>) -> Result<(), Failure> {
     let total = call.result(&rows, rows.dtype, &[])?.reshaped([1, 1])?;
     call.run(sum, &[losses.into()], &[&loss])?;
     call.run(sum, &[counts.into()], &[&total])?;
-    if kind == MEAN {
+    if kind == Over::Mean {
         call.run(Binary::Div, &[(&loss).into(), total.into()], &[&loss])?;
     }
     Ok(())
@@ -118,12 +134,12 @@ fn nll(call: &Call<'_>) -> Result<(), Failure> {
 
 fn nll_grad(call: &Call<'_>) -> Result<(), Failure> {
     let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 1)?;
-    let (grad, kind, total) = (call.array(0)?, call.int(4)?, call.array(6)?);
+    let (grad, kind, total) = (call.array(0)?, Over::of(call, 4)?, call.array(6)?);
     let count = rows.shape()[0];
-    let grad = if kind == NONE { grad.reshaped([count, 1])? } else { grad.reshaped([1, 1])? };
+    let grad = if kind == Over::Each { grad.reshaped([count, 1])? } else { grad.reshaped([1, 1])? };
     call.run(Unary::Neg, &[(&counts).into()], &[&counts])?;
     call.run(Binary::Mul, &[(&counts).into(), grad.into()], &[&counts])?;
-    if kind == MEAN {
+    if kind == Over::Mean {
         call.run(Binary::Div, &[(&counts).into(), total.reshaped([1, 1])?.into()], &[&counts])?;
     }
     call.run(Operator::Where, &[counted.into(), (&counts).into(), 0.0.into()], &[&counts])?;

@@ -140,9 +140,15 @@ fn softmax(call: &Call<'_>, operator: fn(usize) -> Operator) -> Result<(), Failu
     call.run(operator(dim), &[input], &[&out])
 }
 
+/// A gradient has the shape of its output in each program. What else a call has, the CPU refuses.
+fn check_alike(grad: &Array, output: &Array) -> Result<(), Failure> {
+    if grad.shape() == output.shape() { Ok(()) } else { Err(Failure::declined("its shapes differ")) }
+}
+
 /// `(grad - sum(grad * output)) * output`
 fn softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
     let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    check_alike(&grad, &output)?;
     let (dim, dtype) = (output.dim(call.int(2)?)?, wide(output.dtype));
     let product = call.scratch(&out, dtype, output.shape())?;
     let (grad, output) = (call.converted(grad.into(), dtype)?, call.converted(output.into(), dtype)?);
@@ -155,6 +161,7 @@ fn softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
 /// `grad - exp(output) * sum(grad)`
 fn log_softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
     let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    check_alike(&grad, &output)?;
     let (dim, dtype) = (output.dim(call.int(2)?)?, wide(output.dtype));
     let scaled = call.scratch(&out, dtype, output.shape())?;
     let (grad, output) = (call.converted(grad.into(), dtype)?, call.converted(output.into(), dtype)?);

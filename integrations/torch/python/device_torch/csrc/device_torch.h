@@ -29,7 +29,8 @@ const char* dt_error(void);
 // What the variables chose. Loads and opens nothing. The texts are those of the first call.
 int dt_choose(const char** name, const char** notes);
 
-// Devices, by their index in PyTorch.
+// Devices, by their index in PyTorch. Counts, names, statistics and waits open no device and load no driver: a process
+// may ask and then be forked, for its children to use the devices.
 int dt_device_count(void);
 int dt_is_open(int device);
 // The name in the registry, such as `openreg:1`. The text lives as long as the process.
@@ -43,7 +44,8 @@ int dt_allocate(int device, size_t len, void** pointer);
 void dt_free(void* pointer);
 // The device whose memory contains the pointer; -1 for all other pointers.
 int dt_device_of(const void* pointer);
-int dt_empty_cache(int device);
+// Empties those of all devices that were used.
+int dt_empty_caches(void);
 int dt_memory_info(int device, uint64_t* available, uint64_t* total);
 typedef struct {
   // Bytes that PyTorch has allocated, the most since the last reset, and all that it ever has.
@@ -96,13 +98,14 @@ int dt_query_stream(int device, int64_t stream, int* done);
 int dt_synchronize_stream(int device, int64_t stream);
 int dt_synchronize(int device);
 
-// Events. `dt_record` makes one.
-int dt_record(int device, int64_t stream, int timed, void** event);
-int dt_wait_event(const void* event, int device, int64_t stream);
-int dt_query_event(const void* event, int* done);
-int dt_synchronize_event(const void* event);
-int dt_elapsed(const void* start, const void* end, double* milliseconds);
-void dt_destroy_event(void* event);
+// Events, by their number, which is never 0. `dt_record` makes one of 0, and records any other again: what waits for it
+// waits for what was recorded before. No event is used after `dt_destroy_event`.
+int dt_record(int device, int64_t stream, int timed, uint64_t* event);
+int dt_wait_event(uint64_t event, int device, int64_t stream);
+int dt_query_event(uint64_t event, int* done);
+int dt_synchronize_event(uint64_t event);
+int dt_elapsed(uint64_t start, uint64_t end, double* milliseconds);
+void dt_destroy_event(uint64_t event);
 
 // Operators. A value is an argument of PyTorch's, or a result.
 enum { DT_NONE = 0, DT_TENSOR, DT_FLOAT, DT_INT, DT_BOOL, DT_INTS, DT_TEXT, DT_TENSORS, DT_OTHER };

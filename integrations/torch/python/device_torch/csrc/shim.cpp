@@ -14,6 +14,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -27,7 +28,10 @@
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <chrono>
+#include <climits>
+#include <cstring>
 #include <deque>
 #include <list>
 #include <map>
@@ -71,6 +75,13 @@ std::string name_of(DeviceIndex device) {
   return name;
 }
 
+// Throws unless a number of any size is the index of a device.
+void check_device(int64_t number) {
+  const char* name = nullptr;
+  // A number that is too large for an index is no device's.
+  check(dt_device_name(static_cast<int>(std::clamp<int64_t>(number, -1, INT_MAX)), &name));
+}
+
 // --- The current device ---
 
 thread_local DeviceIndex current_device = 0;
@@ -78,7 +89,7 @@ thread_local DeviceIndex current_device = 0;
 void set_current_device(DeviceIndex device) {
   // Only a change is checked: this is called around each operator.
   if (device == current_device) return;
-  name_of(device);
+  check_device(device);
   current_device = device;
 }
 
@@ -101,11 +112,7 @@ struct Memory final : c10::DeviceAllocator {
 
   bool initialized() override { return true; }
 
-  void emptyCache(c10::MempoolId_t) override {
-    for (int device = 0; device < dt_device_count(); ++device) {
-      if (dt_is_open(device)) check(dt_empty_cache(device));
-    }
-  }
+  void emptyCache(c10::MempoolId_t) override { check(dt_empty_caches()); }
 
   // Queued work owns its memory, whatever PyTorch frees.
   void recordStream(const at::DataPtr&, Stream) override {}
@@ -165,6 +172,17 @@ struct PinnedMemory final : at::HostAllocator {
 // Neither ends, as other threads may use them at the end of the process. Nor do the others of this file.
 Memory& memory = *new Memory;
 PinnedMemory& pinned_memory = *new PinnedMemory;
+
+// Whether the program wants new memory to have a known value, as `torch.use_deterministic_algorithms` says.
+bool fills_new_memory() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory();
+}
+
+Tensor filled(Tensor made) {
+  if (C10_UNLIKELY(fills_new_memory())) at::native::fill_empty_deterministic_(made);
+  return made;
+}
 
 // Makes the memory of a storage longer or shorter.
 void resize_bytes(c10::StorageImpl* storage, size_t len) {
@@ -230,30 +248,31 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(const DeviceIndex device) const override { check(dt_synchronize(device)); }
 
+  // PyTorch's handle of an event is its number, which stays when it is recorded again: threads may wait for it.
   void record(void** event, const Stream& asked, const DeviceIndex, const c10::EventFlag flag) const override {
-    void* recorded = nullptr;
-    check(dt_record(asked.device_index(), asked.id(), flag == c10::EventFlag::BACKEND_DEFAULT, &recorded));
-    dt_destroy_event(*event);
-    *event = recorded;
+    uint64_t number = number_of(*event);
+    check(dt_record(asked.device_index(), asked.id(), flag == c10::EventFlag::BACKEND_DEFAULT, &number));
+    *event = reinterpret_cast<void*>(number);
   }
   void block(void* event, const Stream& asked) const override {
-    if (event != nullptr) check(dt_wait_event(event, asked.device_index(), asked.id()));
+    if (event != nullptr) check(dt_wait_event(number_of(event), asked.device_index(), asked.id()));
   }
   bool queryEvent(void* event) const override {
     int done = 1;
-    if (event != nullptr) check(dt_query_event(event, &done));
+    if (event != nullptr) check(dt_query_event(number_of(event), &done));
     return done != 0;
   }
   void synchronizeEvent(void* event) const override {
-    if (event != nullptr) check(dt_synchronize_event(event));
+    if (event != nullptr) check(dt_synchronize_event(number_of(event)));
   }
   double elapsedTime(void* start, void* end, const DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr, "Both events must be recorded before calculating elapsed time.");
     double milliseconds = 0;
-    check(dt_elapsed(start, end, &milliseconds));
+    check(dt_elapsed(number_of(start), number_of(end), &milliseconds));
     return milliseconds;
   }
-  void destroyEvent(void* event, const DeviceIndex) const noexcept override { dt_destroy_event(event); }
+  void destroyEvent(void* event, const DeviceIndex) const noexcept override { dt_destroy_event(number_of(event)); }
+  static uint64_t number_of(void* event) { return reinterpret_cast<uint64_t>(event); }
 
   // Queued work owns its memory.
   void recordDataPtrOnStream(const at::DataPtr&, const Stream&) const override {}
@@ -268,8 +287,11 @@ struct Generator final : c10::GeneratorImpl {
         cpu(at::detail::createCPUGenerator(seed)) {}
 
   void set_current_seed(uint64_t seed) override { locked()->set_current_seed(seed); }
-  void set_offset(uint64_t offset) override { locked()->set_offset(offset); }
-  uint64_t get_offset() const override { return locked()->get_offset(); }
+  // The CPU's generator has no offset, and PyTorch writes and reads one with the state in a pickle.
+  void set_offset(uint64_t offset) override {
+    TORCH_CHECK(offset == 0, "A generator of ", device(), " has no offset: use `get_state` and `set_state`");
+  }
+  uint64_t get_offset() const override { return 0; }
   uint64_t current_seed() const override { return locked()->current_seed(); }
   uint64_t seed() override { return locked()->seed(); }
   void set_state(const c10::TensorImpl& state) override { locked()->set_state(state); }
@@ -295,17 +317,32 @@ struct Generator final : c10::GeneratorImpl {
   }
 };
 
-const at::Generator& default_generator(DeviceIndex device) {
-  static std::mutex mutex;
-  static auto& generators = *new std::map<DeviceIndex, at::Generator>;
-  if (device < 0) device = current_device;
-  name_of(device);
-  const std::lock_guard<std::mutex> lock(mutex);
-  auto found = generators.find(device);
-  if (found == generators.end()) {
-    found = generators.emplace(device, at::make_generator<Generator>(device, c10::default_rng_seed_val)).first;
+// The generators of devices, each made at its first use.
+struct Generators {
+  std::mutex mutex;
+  std::map<DeviceIndex, at::Generator> made;
+  // The seed of those that are not made yet: a seed for all counts no devices.
+  uint64_t seed = c10::default_rng_seed_val;
+};
+Generators& generators = *new Generators;
+
+// The generator of a device, whose number may be negative, for the current one, or no device's.
+const at::Generator& default_generator(int64_t number) {
+  if (number < 0) number = current_device;
+  if (number != current_device) check_device(number);
+  const auto device = static_cast<DeviceIndex>(number);
+  const std::lock_guard<std::mutex> lock(generators.mutex);
+  auto found = generators.made.find(device);
+  if (found == generators.made.end()) {
+    found = generators.made.emplace(device, at::make_generator<Generator>(device, generators.seed)).first;
   }
   return found->second;
+}
+
+void seed_all(uint64_t seed) {
+  const std::lock_guard<std::mutex> lock(generators.mutex);
+  generators.seed = seed;
+  for (auto& [device, generator] : generators.made) generator.set_current_seed(seed);
 }
 
 // --- Hooks ---
@@ -388,39 +425,61 @@ void check_fallback(const std::string& operator_name, Device device, const std::
   if (warned.insert(operator_name).second) TORCH_WARN(what, "; the CPU computes it");
 }
 
-// Tensors of devices as tensors of the CPU, for one call. Those that share a storage share it there as well, so
-// that elements overlap as they do on the device. Where the host reaches the bytes, nothing is copied.
+// Devices have plain tensors alone.
+void check_kind(const Tensor& tensor) {
+  const char* kind = tensor.is_nested() ? "Nested" : tensor.is_quantized() ? "Quantized" : "Sparse";
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == c10::kStrided && !tensor.is_nested() && !tensor.is_quantized(), kind,
+      " tensors are not supported on devices of the type ", kDevice, ": compute with them on the CPU");
+}
+
+// A lazy clone, which is about to be written, gets bytes of its own.
+void own_bytes(const Tensor& tensor) { tensor.storage().mutable_data(); }
+
+// Tensors of devices as tensors of the CPU, for one call. Those that share bytes share them there as well, so that
+// elements overlap as they do on the device.
 class Mirror {
  public:
-  // Must be called for all tensors before `run`.
+  // Must be called for all tensors before `run`. One that is written has bytes of its own.
   void add(const Tensor& tensor, bool is_read, bool is_written) {
     if (tensor.numel() == 0) return;
-    auto* const storage = tensor.storage().unsafeGetStorageImpl();
-    auto* known = find(storage);
-    auto& area = known != nullptr ? *known : areas_.emplace_back(storage, Area()).second;
-    const auto start = static_cast<size_t>(tensor.storage_offset()) * tensor.dtype().itemsize();
-    const auto end = start + span_of(tensor);
+    const auto offset = static_cast<size_t>(tensor.storage_offset()) * tensor.dtype().itemsize();
+    const auto len = span_of(tensor);
     TORCH_CHECK(
-        end <= tensor.storage().nbytes(), "The storage of a tensor has ", tensor.storage().nbytes(),
-        " bytes, and its elements end at ", end);
+        offset + len <= tensor.storage().nbytes(), "The storage of a tensor has ", tensor.storage().nbytes(),
+        " bytes, and its elements end at ", offset + len);
     // What is written and has no gaps need not be read, if nothing else is there.
     const bool whole = is_written && !is_read && tensor.is_non_overlapping_and_dense();
-    area.is_read = area.is_read || !whole || area.end != 0;
-    area.is_written = area.is_written || is_written;
-    area.start = area.end == 0 ? start : std::min(area.start, start);
-    area.end = std::max(area.end, end);
+    Area area;
+    area.start = address_of(tensor);
+    area.end = area.start + len;
+    area.is_read = !whole;
+    area.is_written = is_written;
+    // Bytes may have two storages, as DLPack makes.
+    for (auto known = areas_.begin(); known != areas_.end();) {
+      const bool is_apart = area.end <= known->start || known->end <= area.start;
+      if (is_apart) {
+        ++known;
+        continue;
+      }
+      area.start = std::min(area.start, known->start);
+      area.end = std::max(area.end, known->end);
+      area.is_read = true;
+      area.is_written = area.is_written || known->is_written;
+      known = areas_.erase(known);
+    }
+    areas_.push_back(std::move(area));
   }
 
-  // Calls a function that computes with `of` each tensor.
+  // Calls a function that computes with `of` each tensor. It computes in the bytes of the device where the host
+  // reaches them and it `may_map`, and else in copies.
   template <typename Function>
-  void run(Function&& compute) {
-    if (!areas_.empty() && run_mapped(compute)) return;
-    for (auto& [storage, area] : areas_) {
-      const auto len = area.end - area.begin();
-      auto bytes = c10::GetCPUAllocator()->allocate(len);
+  void run(bool may_map, Function&& compute) {
+    if (may_map && !areas_.empty() && run_mapped(compute)) return;
+    for (auto& area : areas_) {
+      auto bytes = c10::GetCPUAllocator()->allocate(area.end - area.begin());
       if (area.is_read) {
-        auto* to = static_cast<char*>(bytes.get()) + (area.start - area.begin());
-        check(dt_read(to, static_cast<const char*>(storage->data()) + area.start, area.end - area.start));
+        read(area, bytes.get());
         bytes_ += area.end - area.start;
       }
       area.set_host(std::move(bytes));
@@ -428,16 +487,31 @@ class Mirror {
     compute();
   }
 
+  // Whoever has kept a tensor of the CPU gets bytes of its own: those of the device are no longer its.
+  ~Mirror() {
+    for (auto& area : areas_) {
+      if (!is_mapped_ || area.host.use_count() == 1 || area.host.data() != area.data) continue;
+      const auto len = area.end - area.begin();
+      auto bytes = c10::GetCPUAllocator()->allocate(len);
+      try {
+        read(area, bytes.get());
+      } catch (...) {
+        // The device is lost, and with it what was there.
+        std::memset(bytes.get(), 0, len);
+      }
+      area.host.set_data_ptr_noswap(std::move(bytes));
+    }
+  }
+
   Tensor of(const Tensor& tensor) {
     const auto options = at::TensorOptions().device(c10::kCPU).dtype(tensor.dtype());
     if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-    const auto& area = *find(tensor.storage().unsafeGetStorageImpl());
+    const auto& area = *find(tensor);
     auto view = at::detail::make_tensor<at::TensorImpl>(
         c10::Storage(area.host), c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
     auto* impl = view.unsafeGetTensorImpl();
     impl->set_sizes_and_strides(tensor.sizes(), tensor.strides());
-    const auto before = area.begin() / tensor.dtype().itemsize();
-    impl->set_storage_offset(tensor.storage_offset() - static_cast<int64_t>(before));
+    impl->set_storage_offset(static_cast<int64_t>((address_of(tensor) - area.begin()) / tensor.dtype().itemsize()));
     if (tensor.is_conj()) view._set_conj(true);
     if (tensor.is_neg()) view._set_neg(true);
     return view;
@@ -451,7 +525,7 @@ class Mirror {
       tensor.resize_(view.sizes());
     }
     if (tensor.numel() == 0) return;
-    const auto* area = find(tensor.storage().unsafeGetStorageImpl());
+    const auto* area = find(tensor);
     const bool is_there = area != nullptr && view.storage().data() == area->data;
     const bool has_gaps = by_elements && !is_mapped_ && !tensor.is_non_overlapping_and_dense() &&
         at::has_internal_overlap(tensor) == at::MemOverlap::No;
@@ -466,6 +540,7 @@ class Mirror {
 
   // A result on the device.
   Tensor to_device(const Tensor& result, Device device) {
+    check_kind(result);
     const auto options = result.options().device(device);
     if (!result.is_non_overlapping_and_dense()) return to_device(result.contiguous(), device);
     const auto there = at::empty_strided(result.sizes(), result.strides(), options);
@@ -478,15 +553,15 @@ class Mirror {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  // The part of a storage that the tensors of the call have.
+  // Bytes that tensors of the call have, by their addresses on the device.
   struct Area {
-    size_t start = 0, end = 0;
+    uintptr_t start = 0, end = 0;
     bool is_read = false, is_written = false;
     c10::Storage host;
     const void* data = nullptr;
 
     // Elements of all types lie at multiples of their size from there.
-    size_t begin() const { return start - start % 16; }
+    uintptr_t begin() const { return start - start % 16; }
 
     // The CPU may make it longer, and has then other bytes.
     void set_host(at::DataPtr bytes) {
@@ -496,19 +571,27 @@ class Mirror {
     }
   };
 
-  Area* find(const c10::StorageImpl* storage) {
-    for (auto& [other, area] : areas_) {
-      if (other == storage) return &area;
+  static uintptr_t address_of(const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.const_data_ptr()); }
+
+  Area* find(const Tensor& tensor) {
+    const auto address = address_of(tensor);
+    for (auto& area : areas_) {
+      if (area.start <= address && address < area.end) return &area;
     }
     return nullptr;
+  }
+
+  // Reads an area into bytes of the CPU that begin where it does.
+  static void read(const Area& area, void* bytes) {
+    auto* to = static_cast<char*>(bytes) + (area.start - area.begin());
+    check(dt_read(to, reinterpret_cast<const void*>(area.start), area.end - area.start));
   }
 
   template <typename Function>
   bool run_mapped(Function& compute) {
     c10::SmallVector<dt_range, 3> ranges;
-    for (const auto& [storage, area] : areas_) {
-      auto* start = static_cast<char*>(storage->mutable_data()) + area.start;
-      ranges.push_back({start, area.end - area.start, area.is_written, nullptr});
+    for (const auto& area : areas_) {
+      ranges.push_back({reinterpret_cast<void*>(area.start), area.end - area.start, area.is_written, nullptr});
     }
     struct Context {
       Mirror& mirror;
@@ -521,7 +604,7 @@ class Mirror {
       auto& [mirror, compute, ranges, failure] = *static_cast<Context*>(pointer);
       try {
         size_t next = 0;
-        for (auto& [storage, area] : mirror.areas_) {
+        for (auto& area : mirror.areas_) {
           auto* bytes = static_cast<char*>(ranges[next++].host) - (area.start - area.begin());
           area.set_host(at::DataPtr(bytes, Device(c10::kCPU)));
         }
@@ -537,7 +620,7 @@ class Mirror {
   }
 
   // They are few.
-  c10::SmallVector<std::pair<c10::StorageImpl*, Area>, 3> areas_;
+  c10::SmallVector<Area, 3> areas_;
   bool is_mapped_ = false;
   uint64_t bytes_ = 0;
 };
@@ -613,6 +696,15 @@ bool is_written(const c10::FunctionSchema& schema, const c10::Argument& argument
   return schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats";
 }
 
+// Whether an argument may be on the CPU beside one on the device: those that CUDA's kernels take from there.
+bool may_be_on_cpu(const c10::Argument& argument, const Tensor& tensor) {
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return false;
+  // A number. Indices as in `x[i]`, which are a list with gaps. Lengths of sequences, which PyTorch reads on the CPU.
+  const auto& name = argument.name();
+  return tensor.dim() == 0 || argument.type()->isSubtypeOf(*c10::ListType::ofOptionalTensors()) ||
+      name == "lengths" || name == "batch_sizes" || name == "input_lengths" || name == "target_lengths";
+}
+
 // Computes an operator on the CPU. `why` is what the library said of its kernels.
 void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
   const auto begun = std::chrono::steady_clock::now();
@@ -625,6 +717,12 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
       std::make_move_iterator(stack->end() - static_cast<int64_t>(count)), std::make_move_iterator(stack->end()));
   torch::jit::drop(*stack, count);
 
+  for (size_t at = 0; at < count; ++at) {
+    if (!is_written(schema, schema.arguments()[at])) continue;
+    each_tensor(originals[at], [&](const Tensor& tensor) {
+      if (is_ours(tensor)) own_bytes(tensor);
+    });
+  }
   Mirror mirror;
   int dtype = -1;
   for (size_t at = 0; at < count; ++at) {
@@ -635,9 +733,8 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
       if (is_ours(tensor)) {
         mirror.add(tensor, !argument.is_out(), writes);
       } else {
-        // Numbers, and lists of lengths or indices, may be on the CPU.
         TORCH_CHECK(
-            tensor.is_cpu() && (tensor.dim() == 0 || !at::isFloatingType(tensor.scalar_type())),
+            tensor.is_cpu() && may_be_on_cpu(argument, tensor),
             "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
             tensor.device(), "! (", name, ")");
       }
@@ -646,7 +743,8 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
 
   c10::SmallVector<IValue, 8> arguments = originals;
   std::vector<IValue> returns;
-  mirror.run([&] {
+  // A kernel that is not PyTorch's own may keep its arguments, or use the device: it gets copies.
+  mirror.run(op.operator_name().getNamespace() == "aten", [&] {
     for (size_t at = 0; at < count; ++at) {
       auto& argument = arguments[at];
       replace_tensors(argument, [&](const Tensor& tensor) { return is_ours(tensor) ? mirror.of(tensor) : tensor; });
@@ -711,8 +809,7 @@ class Arguments {
     for (size_t at = 0; at < values.size(); ++at) {
       const auto& value = values[at];
       if (value.isTensor() && is_ours(value.toTensor()) && is_written(schema, schema.arguments()[at])) {
-        // A lazy clone becomes one of its own.
-        value.toTensor().storage().mutable_data();
+        own_bytes(value.toTensor());
       }
       values_.push_back(of(value));
     }
@@ -937,10 +1034,11 @@ void copy_elements(const Tensor& source, const Tensor& destination, bool non_blo
       check_fallback("aten::_copy_from", source.device(), *why);
       const auto begun = std::chrono::steady_clock::now();
       Mirror mirror;
+      own_bytes(destination);
       mirror.add(source, true, false);
       mirror.add(destination, false, true);
       Tensor there;
-      mirror.run([&] {
+      mirror.run(true, [&] {
         there = mirror.of(destination);
         there.copy_(mirror.of(source));
       });
@@ -1025,8 +1123,8 @@ Tensor empty(
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "Only strided tensors are supported on ", kDevice);
   const c10::DeviceGuard guard(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
-  return at::detail::empty_generic(
-      size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype), memory_format);
+  return filled(at::detail::empty_generic(
+      size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype), memory_format));
 }
 
 Tensor empty_strided(
@@ -1035,8 +1133,8 @@ Tensor empty_strided(
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "Only strided tensors are supported on ", kDevice);
   const c10::DeviceGuard guard(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
-  return at::detail::empty_strided_generic(
-      size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype));
+  return filled(at::detail::empty_strided_generic(
+      size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype)));
 }
 
 // A tensor of zeros without memory, of which automatic derivation makes many.
@@ -1054,6 +1152,7 @@ Tensor efficient_zero_tensor(
 
 const Tensor& resize_(const Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> memory_format) {
   auto* impl = self.unsafeGetTensorImpl();
+  const auto before = static_cast<int64_t>(self.storage().nbytes());
   if (self.sizes() != size) {
     impl->set_sizes_contiguous(size);
     resize_to_hold(self);
@@ -1061,6 +1160,7 @@ const Tensor& resize_(const Tensor& self, c10::IntArrayRef size, std::optional<a
   if (memory_format.has_value() && *memory_format != at::MemoryFormat::Preserve) {
     impl->empty_tensor_restride(*memory_format);
   }
+  if (C10_UNLIKELY(fills_new_memory())) at::native::fill_resize_deterministic_(self, before);
   return self;
 }
 
@@ -1102,6 +1202,54 @@ at::Scalar local_scalar_dense(const Tensor& self) {
 
 void record_stream(Tensor&, Stream) {}
 
+// Whether a tensor may become another one in place, as `Module.to` and `tensor.data =` do: with its identity, so that
+// optimizers and tied weights keep it. PyTorch asks for its own devices by a list that has no other.
+bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
+  const auto is_dense = [](const Tensor& tensor) {
+    return tensor.key_set().has(c10::DispatchKey::Dense) && (is_ours(tensor) || tensor.is_cpu());
+  };
+  return self.key_set() == from.key_set() || (is_dense(self) && is_dense(from));
+}
+
+// --- Choices that PyTorch leaves to a device ---
+
+// The transformer encoder makes a nested tensor of a batch with a padding mask unless the mask is of another form.
+// There are none on the device, so none is.
+bool nested_tensor_from_mask_left_aligned(const Tensor&, const Tensor&) { return false; }
+
+// Attention is computed by its formula, which has the number 0 among PyTorch's `SDPBackend`.
+int64_t fused_sdp_choice(
+    const Tensor&, const Tensor&, const Tensor&, const std::optional<Tensor>&, double, bool, std::optional<double>,
+    bool) {
+  return 0;
+}
+
+// The CPU has no histogram of integers, which other devices have. All of its sums are exact in f64, up to 2^53.
+Tensor histogram(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max) {
+  if (at::isIntegralType(self.scalar_type(), false)) {
+    return at::histc(self.to(at::kDouble), bins, min, max).to(self.scalar_type());
+  }
+  static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::histc", "");
+  Stack stack = {self, bins, min, max};
+  fallback(op, &stack);
+  return stack[0].toTensor();
+}
+
+Tensor& histogram_out(const Tensor& self, int64_t bins, const at::Scalar& min, const at::Scalar& max, Tensor& out) {
+  const auto counted = histogram(self, bins, min, max);
+  at::native::resize_output(out, counted.sizes());
+  return out.copy_(counted);
+}
+
+// Kinds of tensors that are of the CPU alone.
+template <const char* kind>
+void refuse(const c10::OperatorHandle& op, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, kind, " tensors are not supported on devices of the type ", kDevice, ": compute `", op.schema().name(),
+      "` on the CPU");
+}
+constexpr char kQuantized[] = "Quantized", kNested[] = "Nested", kSparse[] = "Sparse";
+
 // --- Cells of recurrent networks, which PyTorch calls fused on each device that is not the CPU ---
 
 Tensor with_bias(const Tensor& gates, const std::optional<Tensor>& bias) {
@@ -1129,30 +1277,30 @@ std::tuple<Tensor, Tensor> gru_cell(
 
 // --- What Python needs beside it ---
 
-int64_t initial_seed(int64_t device) {
-  return static_cast<int64_t>(default_generator(static_cast<DeviceIndex>(device)).current_seed());
-}
+int64_t initial_seed(int64_t device) { return static_cast<int64_t>(default_generator(device).current_seed()); }
 
 void manual_seed(int64_t device, int64_t seed) {
-  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  auto generator = default_generator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(static_cast<uint64_t>(seed));
 }
 
+void manual_seed_all(int64_t seed) { seed_all(static_cast<uint64_t>(seed)); }
+
 int64_t new_seed(int64_t device) {
-  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  auto generator = default_generator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return static_cast<int64_t>(generator.seed());
 }
 
 Tensor get_rng_state(int64_t device) {
-  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  auto generator = default_generator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   return generator.get_state();
 }
 
 void set_rng_state(int64_t device, const Tensor& state) {
-  auto generator = default_generator(static_cast<DeviceIndex>(device));
+  auto generator = default_generator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_state(state);
 }
@@ -1207,6 +1355,11 @@ void register_operators(torch::Library& m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("record_stream", TORCH_FN(record_stream));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+  m.impl("histc", TORCH_FN(histogram));
+  m.impl("histc.out", TORCH_FN(histogram_out));
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
 }
@@ -1250,7 +1403,14 @@ void register_all() {
   auto& aten = library("aten", DispatchKey::PrivateUse1);
   register_operators(aten);
   register_kernels(aten);
+  // What has no rule computes with the types that it gets.
+  library("_", DispatchKey::AutocastPrivateUse1).fallback(torch::CppFunction::makeFallthrough());
   register_autocast(library("aten", DispatchKey::AutocastPrivateUse1));
+
+  library("_", DispatchKey::QuantizedPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kQuantized>>());
+  library("_", DispatchKey::NestedTensorPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kNested>>());
+  library("_", DispatchKey::SparsePrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
+  library("_", DispatchKey::SparseCsrPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
 
   auto& autograd = library("aten", DispatchKey::AutogradPrivateUse1);
   autograd.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
@@ -1264,6 +1424,7 @@ void register_all() {
   own.def("shared_with_host(Tensor self) -> Tensor?", TORCH_FN(shared_with_host));
   own.def("initial_seed(int device) -> int", TORCH_FN(initial_seed));
   own.def("manual_seed(int device, int seed) -> ()", TORCH_FN(manual_seed));
+  own.def("manual_seed_all(int seed) -> ()", TORCH_FN(manual_seed_all));
   own.def("new_seed(int device) -> int", TORCH_FN(new_seed));
   own.def("get_rng_state(int device) -> Tensor", TORCH_FN(get_rng_state));
   own.def("set_rng_state(int device, Tensor state) -> ()", TORCH_FN(set_rng_state));
