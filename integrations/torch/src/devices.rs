@@ -74,14 +74,16 @@ pub(crate) fn begin_use() {
 
 /// The device with an index.
 pub(crate) fn get(index: i32) -> Result<Device, Failure> {
-    let all = all();
-    if let Some(device) = usize::try_from(index).ok().and_then(|index| all.get(index)) {
-        return Ok(*device);
-    }
-    let name = name();
+    let found = usize::try_from(index).ok().and_then(|index| all().get(index));
+    found.copied().ok_or_else(|| absent(index))
+}
+
+/// Why there is no device with an index.
+pub(crate) fn absent(index: i32) -> Failure {
+    let (name, all) = (name(), all());
     let mut message = match all.len() {
         0 => format!("`{name}` has no device"),
-        // PyTorch's words, for those who look for them.
+        // It begins with PyTorch's words.
         count => format!(
             "The device index is out of range: `{name}` has {count} device{}, asked for `{name}:{index}`",
             if count == 1 { "" } else { "s" }
@@ -94,7 +96,7 @@ pub(crate) fn get(index: i32) -> Result<Device, Failure> {
     if problems.is_empty() && all.is_empty() {
         let _ = write!(message, "\n{}", backends().report());
     }
-    Err(Failure::new(message))
+    Failure::new(message)
 }
 
 /// The name of the device in PyTorch.

@@ -72,9 +72,7 @@ fn heaps() -> Result<&'static [Mutex<Heap>], Failure> {
 }
 
 fn heap(device: usize) -> Result<&'static Mutex<Heap>, Failure> {
-    heaps()?
-        .get(device)
-        .ok_or_else(|| Failure::new(format_args!("there is no device with the index {device}")))
+    heaps()?.get(device).ok_or_else(|| devices::absent(i32::try_from(device).unwrap_or(-1)))
 }
 
 impl Heap {

@@ -1,6 +1,8 @@
 """Devices, streams, events, memory and random numbers."""
 
+import copy
 import os
+import pickle
 import threading
 
 import pytest
@@ -62,6 +64,34 @@ def test_events_measure_time(device, module):
     except NotImplementedError as error:
         # A device without a clock says so.
         assert "time" in str(error)
+
+
+def test_an_event_that_is_recorded_again_ends_the_waits_for_what_it_was(device, module):
+    factor = torch.full((500, 500), 1e-3, device=device)
+    for _ in range(10):
+        event, begun = torch.Event(device), threading.Event()
+        factor = factor @ factor
+        event.record()
+
+        def wait():
+            begun.set()
+            event.synchronize()
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        begun.wait()
+        event.record()
+        thread.join(60)
+        assert not thread.is_alive()
+        module.synchronize()
+        assert event.query()
+
+
+def test_an_event_that_was_never_recorded_waits_for_nothing(device, module):
+    event = torch.Event(device)
+    event.synchronize()
+    module.current_stream().wait_event(event)
+    assert event.query()
 
 
 def test_memory_is_counted_and_given_back(device, module):
@@ -151,6 +181,40 @@ def test_random_numbers_repeat(device, module):
     with torch.random.fork_rng(devices=[0], device_type=device):
         torch.rand(3, device=device)
     assert torch.equal(torch.bernoulli(torch.full((4,), 1.0, device=device)).cpu(), torch.ones(4))
+
+
+def test_a_seed_of_all_devices_is_that_of_a_generator_made_later(two_devices, module, program):
+    text = f"""
+        import torch
+        torch.manual_seed(21)
+        print(torch.{module.__name__.removeprefix("torch.")}.initial_seed(1), torch.{module.__name__.removeprefix("torch.")}.initial_seed(0))
+    """
+    names = {name: os.environ[name] for name in os.environ if name.startswith("DEVICE_")}
+    assert program(text, **names) == "21 21\n"
+    module.manual_seed_all(5)
+    assert [module.initial_seed(index) for index in (0, 1)] == [5, 5]
+
+
+def test_a_seed_is_of_the_device_that_is_asked_for(device, module):
+    module.manual_seed(5, 0)
+    for index in (256, 99, 2**31, -(2**31)):
+        with pytest.raises((RuntimeError, OverflowError), match="asked for|out of range"):
+            module.manual_seed(9, index if index > 0 else 128)
+    assert module.initial_seed(0) == 5
+    with pytest.raises(RuntimeError, match="index is out of range"):
+        torch.Generator(f"{device}:99")
+
+
+def test_a_generator_is_copied_with_its_state(device):
+    generator = torch.Generator(device).manual_seed(3)
+    torch.rand(5, device=device, generator=generator)
+    twins = copy.deepcopy(generator), pickle.loads(pickle.dumps(generator)), generator.clone_state()
+    expected = torch.rand(4, device=device, generator=generator)
+    for twin in twins:
+        assert twin.device == generator.device and twin.initial_seed() == 3
+        assert torch.equal(torch.rand(4, device=device, generator=twin), expected)
+    with pytest.raises(RuntimeError, match="has no offset"):
+        generator.set_offset(4)
 
 
 def test_threads_use_the_device_at_once(device):

@@ -372,6 +372,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   const at::Generator& getDefaultGenerator(DeviceIndex device) const override { return default_generator(device); }
   at::Generator getNewGenerator(DeviceIndex device) const override {
     if (device < 0) device = current_device;
+    if (device != current_device) check_device(device);
     return at::make_generator<Generator>(device, c10::default_rng_seed_val);
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t len) const override {
