@@ -178,12 +178,48 @@ def test_a_histogram_of_integers(device):
         "Sparse": lambda t: t.to_sparse(),
         "Sparse ": lambda t: torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (2,), device=t.device),
         "Sparse  ": lambda t: t.reshape(1, 2).to_sparse_csr(),
-        "Nested": lambda t: torch.nested.nested_tensor([t, t]) * 2,
+        "Nested": lambda t: torch.nested.nested_tensor([t, t]).sum(0),
     }.items(),
 )
 def test_a_kind_of_tensor_that_is_of_the_cpu_alone_says_so(device, kind, make):
     with pytest.raises(NotImplementedError, match=f"{kind.strip()} tensors are not supported on .*{device}"):
         make(torch.ones(2, device=device))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors_are_computed_with_and_end_no_process(device):
+    def outcome(where):
+        torch.manual_seed(3)
+        rows = [torch.randn(2, 4).to(where).requires_grad_(), torch.randn(3, 4).to(where).requires_grad_()]
+        layer = torch.nn.Linear(4, 2).to(where)
+        nested = torch.nested.as_nested_tensor(rows)
+        result = torch.nested.to_padded_tensor(layer(nested), 0.0)
+        result.square().sum().backward()
+        jagged = torch.nested.nested_tensor(rows, layout=torch.jagged, requires_grad=True)
+        return [result, rows[0].grad, rows[1].grad, layer.weight.grad, jagged.sin().values(), *nested.unbind()]
+
+    for there, here in zip(outcome(device), outcome("cpu")):
+        assert there.device.type == device
+        torch.testing.assert_close(there.detach().cpu(), here.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_an_operator_that_neither_side_has_says_so(device):
+    with pytest.raises(NotImplementedError) as caught:
+        torch._cudnn_init_dropout_state(0.5, True, 1, device=device, dtype=torch.uint8)
+    text = str(caught.value)
+    assert text.startswith("aten::_cudnn_init_dropout_state has no kernel on `") and "none for the CPU" in text
+    assert len(text.splitlines()) == 1
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_a_result_that_the_cpu_has_made_longer_lies_as_the_cpu_laid_it(device):
+    def outcome(where):
+        parts = torch.arange(6.0, device=where).reshape(2, 3).t()
+        out = torch.zeros(0, dtype=torch.complex64, device=where)
+        return torch.complex(parts, parts, out=out)
+
+    there, here = outcome(device), outcome("cpu")
+    assert there.stride() == here.stride() and torch.equal(there.cpu(), here)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32, torch.bool])

@@ -75,6 +75,44 @@ def test_statistics_of_batches_are_kept_and_used(device):
         torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_statistics_of_several_processes_are_those_of_the_whole_batch(device, dtype):
+    """What `nn.SyncBatchNorm` calls in each process, here for parts of five and of three."""
+    torch.manual_seed(3)
+    values, slopes = torch.randn(8, 3, 4), torch.randn(8, 3, 4)
+    norm = nn.BatchNorm1d(3)
+    nn.init.normal_(norm.weight)
+    whole = values.clone().requires_grad_()
+    norm(whole).backward(slopes)
+
+    weight, bias = norm.weight.detach().to(device), norm.bias.detach().to(device)
+    running = torch.zeros(3, device=device), torch.ones(3, device=device)
+    parts, gradients = values.to(device, dtype).split([5, 3]), slopes.to(device, dtype).split([5, 3])
+    means, scales = map(torch.stack, zip(*[torch.batch_norm_stats(part, norm.eps) for part in parts]))
+    counts = torch.tensor([20.0, 12.0], device=device)
+    mean, scale = torch.batch_norm_gather_stats_with_counts(
+        parts[0], means, scales, *running, norm.momentum, norm.eps, counts)
+    results = [torch.batch_norm_elemt(part, weight, bias, mean, scale, norm.eps) for part in parts]
+    sums = [
+        torch.batch_norm_backward_reduce(gradient, part, mean, scale, weight, True, True, True)
+        for gradient, part in zip(gradients, parts)
+    ]
+    total, product, of_weight, of_bias = (torch.stack(of_parts).sum(0) for of_parts in zip(*sums))
+    of_input = [
+        torch.batch_norm_backward_elemt(gradient, part, mean, scale, weight, total, product, counts)
+        for gradient, part in zip(gradients, parts)
+    ]
+    norm.eval()
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.05}
+    for there, here in [
+        (running[0], norm.running_mean), (running[1], norm.running_var), (of_weight, norm.weight.grad),
+        (of_bias, norm.bias.grad), (torch.cat(of_input), whole.grad),
+        (torch.cat(results), nn.functional.batch_norm(values, None, None, norm.weight, norm.bias, True)),
+    ]:  # fmt: skip
+        torch.testing.assert_close(there.float().cpu(), here.detach(), **close)
+    assert results[0].dtype == of_input[0].dtype == dtype
+
+
 def test_convolutions_in_one_dimension_and_transposed(device):
     def network():
         return nn.Sequential(nn.Conv1d(2, 4, 3), nn.SiLU(), nn.ConvTranspose1d(4, 2, 3))

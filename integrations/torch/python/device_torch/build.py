@@ -16,6 +16,10 @@ import sys
 import sysconfig
 
 
+# The files of the shim, in `csrc`.
+SOURCES = ["shim.cpp", "compositions.cpp"]
+
+
 class BuildError(Exception):
     """Why it cannot be built, and what to do."""
 
@@ -57,10 +61,10 @@ def build_shim(torch, into):
     if not (into / "libdevice_torch.so").exists():
         raise BuildError(f"there is no libdevice_torch.so in {into}: `pip install` of the checkout builds it")
     shim = into / f"shim-{version[1]}.so"
-    source = pathlib.Path(__file__).parent / "csrc" / "shim.cpp"
+    sources = [str(pathlib.Path(__file__).parent / "csrc" / name) for name in SOURCES]
     _run(
         [*_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
-        + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), str(source), "-o", str(shim)]
+        + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), *sources, "-o", str(shim)]
         + [f"-L{into}", "-ldevice_torch", f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu"]
         + ["-Wl,-rpath,$ORIGIN", "-Wl,--strip-all", *os.environ.get("DEVICE_TORCH_CXXFLAGS", "").split()]
     )

@@ -3,6 +3,7 @@
 // It knows no backend. It is compiled once for each minor version of PyTorch, as PyTorch's C++ interface changes
 // with each, and includes nothing of Python. `dt_register` registers all of it.
 
+#include "compositions.h"
 #include "device_torch.h"
 
 #include <ATen/ATen.h>
@@ -16,6 +17,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_nested_from_padded_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/is_set_to_native.h>
@@ -524,6 +526,7 @@ class Mirror {
     if (view.sizes() != tensor.sizes()) {
       // It was an output of another shape, and the CPU has made it the right one.
       tensor.resize_(view.sizes());
+      if (view.is_non_overlapping_and_dense()) tensor.as_strided_(view.sizes(), view.strides());
     }
     if (tensor.numel() == 0) return;
     const auto* area = find(tensor);
@@ -713,6 +716,9 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
   const auto name = schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
   const auto count = schema.arguments().size();
   const auto device = device_of_call(torch::jit::last(*stack, count));
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU), name, " has no kernel on `", name_of(device.index()),
+      "`, and PyTorch has none for the CPU, which would compute it otherwise");
   check_fallback(name, device, why);
   const c10::SmallVector<IValue, 8> originals(
       std::make_move_iterator(stack->end() - static_cast<int64_t>(count)), std::make_move_iterator(stack->end()));
@@ -1251,31 +1257,6 @@ void refuse(const c10::OperatorHandle& op, Stack*) {
 }
 constexpr char kQuantized[] = "Quantized", kNested[] = "Nested", kSparse[] = "Sparse";
 
-// --- Cells of recurrent networks, which PyTorch calls fused on each device that is not the CPU ---
-
-Tensor with_bias(const Tensor& gates, const std::optional<Tensor>& bias) {
-  return bias.has_value() && bias->defined() ? gates + *bias : gates;
-}
-
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(
-    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx, const std::optional<Tensor>& input_bias,
-    const std::optional<Tensor>& hidden_bias) {
-  const auto gates = (with_bias(input_gates, input_bias) + with_bias(hidden_gates, hidden_bias)).chunk(4, 1);
-  const auto cy = gates[1].sigmoid() * cx + gates[0].sigmoid() * gates[2].tanh();
-  return {gates[3].sigmoid() * cy.tanh(), cy, at::empty({0}, cx.options())};
-}
-
-std::tuple<Tensor, Tensor> gru_cell(
-    const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const std::optional<Tensor>& input_bias,
-    const std::optional<Tensor>& hidden_bias) {
-  const auto input = with_bias(input_gates, input_bias).chunk(3, 1);
-  const auto hidden = with_bias(hidden_gates, hidden_bias).chunk(3, 1);
-  const auto reset = (input[0] + hidden[0]).sigmoid();
-  const auto update = (input[1] + hidden[1]).sigmoid();
-  const auto candidate = (input[2] + reset * hidden[2]).tanh();
-  return {candidate + update * (hx - candidate), at::empty({0}, hx.options())};
-}
-
 // --- What Python needs beside it ---
 
 int64_t initial_seed(int64_t device) { return static_cast<int64_t>(default_generator(device).current_seed()); }
@@ -1358,11 +1339,10 @@ void register_operators(torch::Library& m) {
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("_nested_tensor_from_mask_left_aligned", TORCH_FN(nested_tensor_from_mask_left_aligned));
+  m.impl("_nested_from_padded", TORCH_FN(at::native::nested_from_padded_generic));
   m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
   m.impl("histc", TORCH_FN(histogram));
   m.impl("histc.out", TORCH_FN(histogram_out));
-  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
 }
 
 // Its logarithms are wrong in half the precision.
@@ -1384,6 +1364,27 @@ void register_autocast(torch::Library& m) {
   AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
   AT_FORALL_PROMOTE(DT_PROMOTE)
   m.impl("binary_cross_entropy", TORCH_FN(binary_cross_entropy_of_autocast));
+}
+
+// PyTorch has operators on nested tensors that compute with their buffers by other operators. It registers them for
+// each device of its own.
+template <c10::DispatchKey key>
+void nested(const c10::OperatorHandle& op, Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+}
+
+// Operator by operator, as a fallback is not taken for one that PyTorch composes of others.
+void register_nested(torch::Library& m) {
+  using c10::DispatchKey;
+  const auto known = c10::Dispatcher::singleton().getRegistrationsForDispatchKey(DispatchKey::NestedTensorHPU);
+  for (const auto& name : known) {
+    const auto text = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    m.impl(text.c_str(), torch::CppFunction::makeFromBoxedFunction<&nested<DispatchKey::NestedTensorHPU>>());
+  }
+  // These are registered for the CPU and for CUDA, and are such too. Others of the CPU read memory.
+  for (const char* name : {"bmm", "to_padded_tensor", "_nested_tensor_softmax_with_shape"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nested<DispatchKey::NestedTensorCPU>>());
+  }
 }
 
 void register_all() {
@@ -1413,9 +1414,8 @@ void register_all() {
   library("_", DispatchKey::SparsePrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
   library("_", DispatchKey::SparseCsrPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
 
-  auto& autograd = library("aten", DispatchKey::AutogradPrivateUse1);
-  autograd.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  autograd.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
+  register_compositions(aten, library("aten", DispatchKey::AutogradPrivateUse1));
+  register_nested(library("aten", DispatchKey::NestedTensorPrivateUse1));
 
   // Else a conjugate is copied by `clone`, which copies it, without end.
   library("aten", DispatchKey::Conjugate).impl("_copy_from", torch::CppFunction::makeFallthrough());
