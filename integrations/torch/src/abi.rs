@@ -479,7 +479,16 @@ struct RawCall {
     arguments: *const RawValue,
     argument_count: usize,
     context: *mut c_void,
-    empty: extern "C" fn(*mut c_void, c_int, c_int, *const i64, usize, c_int, *mut RawValue) -> c_int,
+    empty: extern "C" fn(
+        *mut c_void,
+        c_int,
+        c_int,
+        *const i64,
+        *const i64,
+        usize,
+        c_int,
+        *mut RawValue,
+    ) -> c_int,
     seed: extern "C" fn(*mut c_void, *mut u64) -> c_int,
 }
 
@@ -582,7 +591,7 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
             Value::Tensor(tensor) => Some(tensor.dtype),
             _ => None,
         });
-        let empty = |device: i32, dtype: i32, sizes: &[i64], result: bool| {
+        let empty = |device: i32, dtype: i32, sizes: &[i64], strides: Option<&[i64]>, result: bool| {
             let mut made = RawValue {
                 kind: NONE,
                 dtype: 0,
@@ -596,7 +605,9 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
                 integer: 0,
             };
             let (start, rank) = (sizes.as_ptr(), sizes.len());
-            let code = (call.empty)(call.context, device, dtype, start, rank, result.into(), &raw mut made);
+            let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
+            let code =
+                (call.empty)(call.context, device, dtype, start, strides, rank, result.into(), &raw mut made);
             match code {
                 // SAFETY: what was made lives as long as the call.
                 0 => Ok(unsafe { made.tensor() }),

@@ -132,3 +132,54 @@ def test_autocast_of_the_cpu_does_not_change_what_it_computes_for_a_device(devic
     layer = torch.nn.Conv3d(1, 1, 2).to(device)
     with torch.autocast("cpu", dtype=bf16):
         assert layer(torch.ones(1, 1, 3, 3, 3, device=device)).dtype == f32
+
+
+def channels_last(t, *shape):
+    return t(torch.linspace(-1, 1, math.prod(shape)).reshape(shape).tolist(), f32).to(memory_format=torch.channels_last)
+
+
+# What a function makes of a tensor whose dimensions lie in another order: where its elements are counts, too.
+ORDERS = {
+    "relu": lambda t: F.relu(t([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]]).t()),
+    "abs": lambda t: t([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]]).t().abs(),
+    "isnan": lambda t: t([[1.0, nan, 3.0], [4.0, 5.0, -6.0]]).t().isnan(),
+    "a part with gaps": lambda t: F.relu(t([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]])[:, ::2].t()),
+    "a repeated row": lambda t: F.relu(t([[1.0], [-2.0]]).expand(2, 3)),
+    "where": lambda t: torch.where(t([[True], [False]]), t([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).t(), 0.0),
+    "logical_and": lambda t: t([[True, False], [True, True]]).t().logical_and(t([True, False])),
+    "mse_loss": lambda t: F.mse_loss(t([[1.0, 2.0], [3.0, 4.0]]).t(), t([[1.0, 2.0], [0.0, 4.0]]).t(), reduction="none"),
+    "images": lambda t: F.relu(channels_last(t, 2, 3, 4, 4)),
+    "normalized images": lambda t: F.batch_norm(channels_last(t, 2, 3, 4, 4), None, None, training=True),
+    "a convolution": lambda t: F.conv2d(channels_last(t, 2, 3, 5, 5), t([[[[1.0, 2.0]]] * 3] * 4)),
+    "a convolution by such weights": lambda t: F.conv2d(
+        channels_last(t, 2, 3, 5, 5).contiguous(), channels_last(t, 4, 3, 2, 2)
+    ),
+    "a pool": lambda t: F.adaptive_avg_pool2d(channels_last(t, 2, 3, 4, 4), 2),
+    "a maximum pool": lambda t: F.max_pool2d(channels_last(t, 2, 3, 4, 4), 2),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_a_result_lies_in_memory_as_the_cpus_does(device, name):
+    here, there = outcome(ORDERS[name], "cpu"), outcome(lambda t: ORDERS[name](t), device)
+    torch.testing.assert_close(there, here, equal_nan=True)
+
+    def strides(where):
+        return ORDERS[name](lambda values, dtype=None: torch.tensor(values, dtype=dtype, device=where)).stride()
+
+    assert strides(device) == strides("cpu")
+
+
+def test_gradients_lie_in_memory_as_the_cpus_do(device):
+    def gradients(where):
+        torch.manual_seed(1)
+        network = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU())
+        network = network.to(where, memory_format=torch.channels_last)
+        images = torch.randn(2, 3, 6, 6).to(where, memory_format=torch.channels_last).requires_grad_()
+        result = network(images)
+        result.permute(0, 2, 3, 1).view(-1).square().sum().backward()
+        return [images.grad, network[0].weight.grad]
+
+    for there, here in zip(gradients(device), gradients("cpu")):
+        assert there.stride() == here.stride()
+        torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-4)

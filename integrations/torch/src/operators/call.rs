@@ -35,9 +35,11 @@ pub(crate) struct Tensor<'a> {
     pub(crate) strides: &'a [i64],
 }
 
-/// Makes a tensor on a device: the index, PyTorch's number of the type, sizes. It is a result if the last
-/// argument says so, and else lives as long as the call. With a negative index, there is no tensor.
-pub(crate) type Empty<'a> = &'a dyn Fn(i32, i32, &[i64], bool) -> Result<Option<Tensor<'a>>, Failure>;
+/// Makes a tensor on a device: the index, PyTorch's number of the type, sizes, and strides of other than
+/// contiguous elements. It is a result if the last argument says so, and else lives as long as the call. With
+/// a negative index, there is no tensor.
+pub(crate) type Empty<'a> =
+    &'a dyn Fn(i32, i32, &[i64], Option<&[i64]>, bool) -> Result<Option<Tensor<'a>>, Failure>;
 
 /// An operator's arguments.
 pub(crate) struct Call<'a> {
@@ -195,6 +197,27 @@ impl Array {
     }
 }
 
+/// The dimensions from the innermost, whose stride is the least, outwards. One that repeats its elements, with
+/// a stride of 0, stays where it is, as in PyTorch.
+fn inner_first(strides: &[isize]) -> SmallVec<[usize; 8]> {
+    let mut dims: SmallVec<[usize; 8]> = (0..strides.len()).rev().collect();
+    for end in 1..dims.len() {
+        let mut place = end;
+        for other in (0..end).rev() {
+            let (inner, outer) = (strides[dims[other]], strides[dims[place]]);
+            if inner == 0 || outer == 0 {
+                continue;
+            }
+            if inner <= outer {
+                break;
+            }
+            dims.swap(other, place);
+            place = other;
+        }
+    }
+    dims
+}
+
 /// The type in which several operators after one another compute, so that halves are rounded once.
 pub(crate) fn wide(dtype: DType) -> DType {
     if dtype.is_float() && dtype.size() == 2 { DType::F32 } else { dtype }
@@ -335,19 +358,46 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A new tensor, which is a result of the call.
+    /// A new contiguous tensor, which is a result of the call.
     pub(crate) fn result(&self, like: &Array, dtype: DType, shape: &[usize]) -> Result<Array, Failure> {
-        self.make(like, dtype, shape, true)
+        self.make(like, dtype, shape, None, true)
+    }
+
+    /// A new tensor whose dimensions lie in memory in the order of those of `like`, which has as many: with
+    /// channels last, say. It is a result of the call.
+    pub(crate) fn result_in_order(
+        &self,
+        like: &Array,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<Array, Failure> {
+        if like.layout.is_contiguous() || like.rank() != shape.len() {
+            return self.result(like, dtype, shape);
+        }
+        let mut strides: SmallVec<[i64; 8]> = SmallVec::from_elem(1, shape.len());
+        let mut next = 1;
+        for dim in inner_first(like.layout.strides()) {
+            strides[dim] = next;
+            next *= shape[dim].max(1) as i64;
+        }
+        self.make(like, dtype, shape, Some(&strides), true)
     }
 
     /// A new tensor that is needed during the call.
     pub(crate) fn scratch(&self, like: &Array, dtype: DType, shape: &[usize]) -> Result<Array, Failure> {
-        self.make(like, dtype, shape, false)
+        self.make(like, dtype, shape, None, false)
     }
 
-    fn make(&self, like: &Array, dtype: DType, shape: &[usize], result: bool) -> Result<Array, Failure> {
+    fn make(
+        &self,
+        like: &Array,
+        dtype: DType,
+        shape: &[usize],
+        strides: Option<&[i64]>,
+        result: bool,
+    ) -> Result<Array, Failure> {
         let sizes: SmallVec<[i64; 8]> = shape.iter().map(|&size| size as i64).collect();
-        match (self.empty)(like.device as i32, number_of(dtype)?, &sizes, result)? {
+        match (self.empty)(like.device as i32, number_of(dtype)?, &sizes, strides, result)? {
             Some(tensor) => Array::of(tensor),
             None => Err(Failure::new("a tensor was not made")),
         }
@@ -355,7 +405,7 @@ impl<'a> Call<'a> {
 
     /// A result that the caller has not asked for.
     pub(crate) fn no_result(&self) -> Result<(), Failure> {
-        (self.empty)(-1, 0, &[], true).map(|_| ())
+        (self.empty)(-1, 0, &[], None, true).map(|_| ())
     }
 
     /// The input with elements of a type. A number stays as it is, as kernels convert it.

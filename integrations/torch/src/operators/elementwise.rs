@@ -177,7 +177,7 @@ fn float_unary(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
 
 fn to_result(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
     let input = call.array(0)?;
-    let out = call.result(&input, input.dtype, input.shape())?;
+    let out = call.result_in_order(&input, input.dtype, input.shape())?;
     call.run(unary, &[input.into()], &[&out])
 }
 
@@ -188,7 +188,7 @@ fn in_place_relu(call: &Call<'_>) -> Result<(), Failure> {
 
 fn predicate(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
     let input = call.array(0)?;
-    let out = call.result(&input, DType::Bool, input.shape())?;
+    let out = call.result_in_order(&input, DType::Bool, input.shape())?;
     call.run(unary, &[input.into()], &[&out])
 }
 
@@ -208,10 +208,24 @@ fn of_bools(call: &Call<'_>, operator: impl Into<Operator>) -> Result<(), Failur
     call.run(operator, &inputs, &[&out])
 }
 
+/// A result of the shape of all arrays together. Its dimensions are in the order of the first array that has
+/// that shape.
+fn result_of<'a>(
+    call: &Call<'_>,
+    arrays: impl Iterator<Item = &'a Array> + Clone,
+    dtype: DType,
+) -> Result<Array, Failure> {
+    let shape = broadcast(arrays.clone().map(Array::shape))?;
+    let Some(first) = arrays.clone().find(|array| array.shape() == &*shape).or(arrays.clone().next()) else {
+        return Err(Failure::declined("it has no array"));
+    };
+    call.result_in_order(first, dtype, &shape)
+}
+
 fn bools_to_result(call: &Call<'_>, operator: impl Into<Operator>) -> Result<(), Failure> {
     let operator = operator.into();
     let arrays = bools(call, operator)?;
-    let out = call.result(&arrays[0], DType::Bool, &broadcast(arrays.iter().map(Array::shape))?)?;
+    let out = result_of(call, arrays.iter(), DType::Bool)?;
     let inputs: Vec<Input> = arrays.into_iter().map(Input::from).collect();
     call.run(operator, &inputs, &[&out])
 }
@@ -329,8 +343,7 @@ fn where_result(call: &Call<'_>) -> Result<(), Failure> {
         _ => return Err(Failure::declined("it has several types")),
     };
     let arrays = [Some(&condition), a.array(), b.array()];
-    let shape = broadcast(arrays.into_iter().flatten().map(Array::shape))?;
-    let out = call.result(&condition, dtype, &shape)?;
+    let out = result_of(call, arrays.into_iter().flatten(), dtype)?;
     call.run(Where, &[condition.into(), a, b], &[&out])
 }
 

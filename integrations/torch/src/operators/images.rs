@@ -65,8 +65,10 @@ fn convolution(call: &Call<'_>) -> Result<(), Failure> {
     let size = |size, kernel, dim: usize| {
         windows(size, kernel, conv.stride[dim], conv.padding[dim], conv.dilation[dim])
     };
-    let out =
-        call.result(&images, images.dtype, &[count, channels, size(height, y, 0)?, size(width, x, 1)?])?;
+    // With the channels last where images or weights have them there.
+    let order = if images.layout.is_contiguous() { &weights } else { &images };
+    let shape = [count, channels, size(height, y, 0)?, size(width, x, 1)?];
+    let out = call.result_in_order(order, images.dtype, &shape)?;
     let mut inputs = vec![images.into(), weights.into()];
     inputs.extend(bias.map(Into::into));
     call.run(Operator::Conv2d(conv), &inputs, &[&out])
@@ -80,13 +82,13 @@ fn convolution_grad(call: &Call<'_>) -> Result<(), Failure> {
         return Err(Failure::declined("its mask has not three parts"));
     };
     if of_images != 0 {
-        let out = call.result(&images, images.dtype, images.shape())?;
+        let out = call.result_in_order(&images, images.dtype, images.shape())?;
         call.run(Operator::Conv2dInputGrad(conv), &[(&grad).into(), (&weights).into()], &[&out])?;
     } else {
         call.no_result()?;
     }
     if of_weights != 0 {
-        let out = call.result(&weights, weights.dtype, weights.shape())?;
+        let out = call.result_in_order(&weights, weights.dtype, weights.shape())?;
         call.run(Operator::Conv2dWeightGrad(conv), &[images.into(), (&grad).into()], &[&out])?;
     } else {
         call.no_result()?;
@@ -158,12 +160,12 @@ fn adaptive_pool(call: &Call<'_>) -> Result<(), Failure> {
     }
     let last = shape.len() - 2;
     shape[last..].copy_from_slice(&[y, x]);
-    let out = batch(call.result(&images, images.dtype, &shape)?)?;
+    let out = batch(call.result_in_order(&images, images.dtype, &shape)?)?;
     call.run(Operator::AdaptiveAvgPool2d, &[batch(images)?.into()], &[&out])
 }
 
 fn adaptive_pool_grad(call: &Call<'_>) -> Result<(), Failure> {
     let (grad, images) = (batch(call.array(0)?)?, call.array(1)?);
-    let out = batch(call.result(&images, images.dtype, images.shape())?)?;
+    let out = batch(call.result_in_order(&images, images.dtype, images.shape())?)?;
     call.run(Operator::AdaptiveAvgPool2dGrad, &[grad.into()], &[&out])
 }

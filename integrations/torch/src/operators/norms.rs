@@ -211,7 +211,7 @@ fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
     let (weight, bias, running_mean, running_variance) = (number(1)?, number(2)?, number(3)?, number(4)?);
     let (training, momentum, epsilon) = (call.bool(5)?, call.scalar(6)?.as_f64(), call.scalar(7)?.as_f64());
     let input = &channels.input;
-    let out = call.result(input, input.dtype, input.shape())?;
+    let out = call.result_in_order(input, input.dtype, input.shape())?;
     let (mean, scale);
     if training {
         (mean, scale) = (channels.result(call)?, channels.result(call)?);
@@ -275,7 +275,7 @@ fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     call.run(Binary::Mul, &[(&normalized).into(), (&scale).into()], &[&normalized])?;
     call.run(Binary::Mul, &[(&grad).into(), (&normalized).into()], &[&product])?;
     if of_input != 0 {
-        let out = call.result(input, input.dtype, input.shape())?;
+        let out = call.result_in_order(input, input.dtype, input.shape())?;
         if training {
             let (of_grad, of_product) = (channels.scratch(call)?, channels.scratch(call)?);
             channels.reduce(call, Reduction::Mean, &grad, &of_grad)?;

@@ -129,10 +129,13 @@ typedef struct dt_value {
 typedef struct {
   const dt_value* arguments;
   size_t argument_count;
-  // Makes a tensor on a device for a result, or for what is needed meanwhile. Its elements are not set. What
-  // `made` points to lives as long as the call. A negative device is a result that was not asked for.
+  // Makes a tensor on a device for a result, or for what is needed meanwhile. Its elements are not set, and contiguous
+  // without strides. What `made` points to lives as long as the call. A negative device is a result that was not asked
+  // for.
   void* context;
-  int (*empty)(void* context, int device, int dtype, const int64_t* sizes, size_t rank, int result, dt_value* made);
+  int (*empty)(
+      void* context, int device, int dtype, const int64_t* sizes, const int64_t* strides, size_t rank, int result,
+      dt_value* made);
   // Draws a seed from the generator of the call, or from that of the device. Returns a code.
   int (*seed)(void* context, uint64_t* drawn);
 } dt_call;

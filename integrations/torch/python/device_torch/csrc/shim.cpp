@@ -916,7 +916,8 @@ struct Made {
   std::exception_ptr failure;
 
   static int empty(
-      void* context, int device, int dtype, const int64_t* sizes, size_t rank, int is_result, dt_value* made) {
+      void* context, int device, int dtype, const int64_t* sizes, const int64_t* strides, size_t rank, int is_result,
+      dt_value* made) {
     auto* self = static_cast<Made*>(context);
     try {
       if (device < 0) {
@@ -927,7 +928,9 @@ struct Made {
       const auto options =
           at::TensorOptions().device(Device(kDevice, static_cast<DeviceIndex>(device))).dtype(
               static_cast<at::ScalarType>(dtype));
-      const auto& tensor = self->all.emplace_back(at::empty(c10::IntArrayRef(sizes, rank), options));
+      const c10::IntArrayRef size(sizes, rank);
+      const auto& tensor = self->all.emplace_back(
+          strides == nullptr ? at::empty(size, options) : at::empty_strided(size, {strides, rank}, options));
       if (is_result) self->results.push_back(tensor);
       *made = Arguments::of_tensor(tensor);
       return DT_OK;
