@@ -10,6 +10,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -430,10 +431,14 @@ void check_fallback(const std::string& operator_name, Device device, const std::
 
 // Devices have plain tensors alone.
 void check_kind(const Tensor& tensor) {
-  const char* kind = tensor.is_nested() ? "Nested" : tensor.is_quantized() ? "Quantized" : "Sparse";
+  const char* kind = nullptr;
+  if (tensor.is_nested()) kind = "Nested";
+  if (tensor.is_quantized()) kind = "Quantized";
+  if (tensor.is_mkldnn()) kind = "Mkldnn";
+  if (tensor.is_sparse() || at::sparse_csr::is_sparse_compressed(tensor)) kind = "Sparse";
   TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == c10::kStrided && !tensor.is_nested() && !tensor.is_quantized(), kind,
-      " tensors are not supported on devices of the type ", kDevice, ": compute with them on the CPU");
+      kind == nullptr, kind, " tensors are not supported on devices of the type ", kDevice,
+      ": compute with them on the CPU");
 }
 
 // A lazy clone, which is about to be written, gets bytes of its own.
@@ -1003,12 +1008,13 @@ class Kernel final : public c10::OperatorKernel {
   }
 
  private:
-  // The CPU has other operators for these two.
+  // The CPU has other operators for these two. Their results are contiguous, as PyTorch's fake tensors say of them.
   static void in_its_place(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
     auto& dispatcher = c10::Dispatcher::singleton();
-    if (op.schema().name() == "aten::convolution_overrideable") {
+    const auto name = op.schema().name();
+    if (name == "aten::convolution_overrideable") {
       compute_on_cpu(dispatcher.findSchemaOrThrow("aten::convolution", ""), stack, why);
-    } else if (op.schema().name() == "aten::convolution_backward_overrideable") {
+    } else if (name == "aten::convolution_backward_overrideable") {
       // It has the sizes of the bias, behind the weights.
       const auto at = stack->end() - static_cast<int64_t>(op.schema().arguments().size());
       const auto weight = at[2].toTensor();
@@ -1017,7 +1023,11 @@ class Kernel final : public c10::OperatorKernel {
       stack->insert(at + 3, IValue(std::vector<int64_t>{channels}));
       compute_on_cpu(dispatcher.findSchemaOrThrow("aten::convolution_backward", ""), stack, why);
     } else {
-      compute_on_cpu(op, stack, why);
+      return compute_on_cpu(op, stack, why);
+    }
+    for (size_t from_end = 1; from_end <= op.schema().returns().size(); ++from_end) {
+      auto& result = stack->end()[-static_cast<int64_t>(from_end)];
+      if (result.toTensor().defined()) result = result.toTensor().contiguous();
     }
   }
 
