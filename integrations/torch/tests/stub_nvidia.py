@@ -3,7 +3,8 @@
 The wheel that a package registry has for x86-64 Linux is built for CUDA, and its libraries need NVIDIA's to be
 loaded at all. This reads which symbols they need (with `readelf`, of binutils), and compiles libraries that
 define them. Each function returns 100, which for CUDA's runtime is `cudaErrorNoDevice`: PyTorch then says that
-there is no CUDA device. The libraries go beside PyTorch's own, where its loader looks first.
+there is no CUDA device, in the words of the functions of `TEXTS`. The libraries go beside PyTorch's own, where its
+loader looks first.
 
     python stub_nvidia.py
 """
@@ -16,6 +17,9 @@ import subprocess
 import tempfile
 
 NVIDIA = re.compile(r"lib(cu|nv|nccl)[A-Za-z_]*(\.so)")
+# PyTorch reads what they return as a text: a number would end the process. transformers asks in each attention mask
+# whether a CUDA graph is captured, and catches the error.
+TEXTS = {"cudaGetErrorName", "cudaGetErrorString"}
 
 
 def main():
@@ -61,13 +65,19 @@ def build(path, versions):
     with tempfile.TemporaryDirectory() as folder:
         source, script = pathlib.Path(folder, "stub.c"), pathlib.Path(folder, "stub.map")
         symbols = sorted(set().union(*versions.values()))
-        source.write_text("".join(f"int {symbol}(void) {{ return 100; }}\n" for symbol in symbols))
+        source.write_text("".join(map(function, symbols)))
         named = {version: names for version, names in versions.items() if version}
         script.write_text("".join(f"{version} {{ global: {'; '.join(sorted(names))}; }};\n" for version, names in named.items()))
         command = ["cc", "-shared", "-fPIC", "-w", "-fno-builtin", f"-Wl,-soname,{path.name}", "-o", path, source]
         if named:
             command.append(f"-Wl,--version-script={script}")
         subprocess.run(command, check=True)
+
+
+def function(symbol):
+    if symbol in TEXTS:
+        return f'const char *{symbol}(void) {{ return "no CUDA device"; }}\n'
+    return f"int {symbol}(void) {{ return 100; }}\n"
 
 
 if __name__ == "__main__":
