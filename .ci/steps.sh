@@ -379,7 +379,7 @@ in_torch() {
         python -m pip install --quiet --disable-pip-version-check .
 }
 
-step run torch 360 'PyTorch on registered devices'
+step run torch 420 'PyTorch on registered devices'
 torch() {
     local venv name
     in_torch
@@ -399,6 +399,11 @@ torch() {
     for name in openreg opencl; do
         DEVICE_TORCH=$name DEVICE_TORCH_FALLBACK=deny python examples/digits.py "$name" --epochs 1 --compare
     done
+    # Two programs of those of `torch-programs`. torchvision asks for PyTorch with all of NVIDIA's libraries.
+    install_pinned() { python -m pip install --quiet --disable-pip-version-check --no-compile -c programs/requirements.txt "$@"; }
+    install_pinned pillow transformers
+    install_pinned --no-deps torchvision
+    python programs/run.py --on openreg openreg/cpu --only gpt2 resnet
     # As docs/torch.md says.
     export DEVICE_TORCH_PLUGINS=$venv/plugins
     for name in myc mycpu_file; do
@@ -521,6 +526,16 @@ torch-operators() {
     [ -n "$venv" ] || return 0
     DEVICE_TORCH=openreg python tests/opinfo.py --list tests/opinfo-failures.txt
     DEVICE_TORCH=openreg python tests/soak.py --seconds 60
+    rm -rf "$venv"
+}
+
+step slow torch-programs 900 'PyTorch: programs of many libraries on a device and on the CPU, and their table in docs/torch.md'
+torch-programs() {
+    local venv
+    in_torch
+    [ -n "$venv" ] || return 0
+    python -m pip install --quiet --disable-pip-version-check --no-deps -r programs/requirements.txt
+    python programs/run.py --on openreg openreg/cpu opencl --markdown ../../docs/torch.md
     rm -rf "$venv"
 }
 

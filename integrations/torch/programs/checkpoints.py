@@ -1,5 +1,7 @@
 """Programs that compute parts of a model again in the backward pass, or keep what it saves on the CPU."""
 
+import copy
+
 import torch
 from program import gradients_of, program, train
 from torch import nn
@@ -16,14 +18,16 @@ def checkpointing(device):
     """Activation checkpointing of both kinds, and of a sequence"""
     rows = torch.randn(3, 7, 16).to(device)
     kinds = {
-        "with": lambda model: [checkpoint(model, rows, use_reentrant=False)],
-        "reentrant": lambda model: [checkpoint(model, rows.requires_grad_(), use_reentrant=True)],
-        "sequence": lambda model: [checkpoint_sequential(model, 2, rows, use_reentrant=False)],
-        "without": lambda model: [model(rows)],
+        "with": lambda model: checkpoint(model, rows, use_reentrant=False),
+        "reentrant": lambda model: checkpoint(model, rows.clone().requires_grad_(), use_reentrant=True),
+        "sequence": lambda model: checkpoint_sequential(model, 2, rows, use_reentrant=False),
+        "without": lambda model: model(rows),
     }
-    return {
-        kind: train(layers().to(device), lambda model: run(model)[0].square().mean()) for kind, run in kinds.items()
-    }  # fmt: skip
+    model, found = layers().to(device), {}
+    for name, output in kinds.items():
+        trained = copy.deepcopy(model)
+        found[name] = train(trained, lambda model, output=output: output(model).square().mean())
+    return found
 
 
 @program()

@@ -198,7 +198,7 @@ def graph_convolutions(device):
             return total + most + dense @ super().forward(nodes)
 
     model = nn.Sequential(Layer(8, 16), nn.ReLU(), Layer(16, 3)).to(device)
-    loss = lambda model: F.nll_loss(F.log_softmax(model(features), 1), labels)  # noqa: E731
+    loss = lambda model: F.nll_loss(F.log_softmax(model(features), 1), labels)
     return train(model, loss, torch.optim.SGD(model.parameters(), lr=0.01))
 
 

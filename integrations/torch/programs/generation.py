@@ -29,7 +29,11 @@ def greedy(device):
     model, inputs = llama(device), padded(device)
     options = {"max_new_tokens": 12, "do_sample": False, "output_scores": True, "return_dict_in_generate": True}
     found = {"text": {}, "score": {}}
-    for name, cache in [("none", {"use_cache": False}), ("dynamic", {}), ("static", {"cache_implementation": "static"})]:
+    for name, cache in [
+        ("none", {"use_cache": False}),
+        ("dynamic", {}),
+        ("static", {"cache_implementation": "static"}),
+    ]:
         output = model.generate(**inputs, **options, **cache)
         found["text"][name], found["score"][name] = output.sequences, torch.stack(output.scores).clamp(min=-1e4)
     return found
@@ -42,7 +46,12 @@ def beams(device):
     return {
         "text": model.generate(**inputs, max_new_tokens=10, num_beams=4, do_sample=False, num_return_sequences=2),
         "penalty": model.generate(
-            **inputs, max_new_tokens=10, do_sample=False, repetition_penalty=1.3, no_repeat_ngram_size=2, min_new_tokens=4
+            **inputs,
+            max_new_tokens=10,
+            do_sample=False,
+            repetition_penalty=1.3,
+            no_repeat_ngram_size=2,
+            min_new_tokens=4,
         ),
     }
 

@@ -31,7 +31,9 @@ def gpt2(device):
     mask = torch.ones_like(ids)
     mask[1, :5] = mask[3, :2] = 0
     return trained(
-        GPT2LMHeadModel(config), device, {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)}
+        GPT2LMHeadModel(config),
+        device,
+        {"input_ids": ids, "attention_mask": mask, "labels": ids.masked_fill(mask == 0, -100)},
     )
 
 
@@ -60,7 +62,9 @@ def t5(device):
     config = T5Config(
         vocab_size=64, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0, decoder_start_token_id=0
     )
-    return trained(T5ForConditionalGeneration(config), device, {"input_ids": words(64, 3, 12), "labels": words(64, 3, 7)})
+    return trained(
+        T5ForConditionalGeneration(config), device, {"input_ids": words(64, 3, 12), "labels": words(64, 3, 7)}
+    )
 
 
 @program("transformers")

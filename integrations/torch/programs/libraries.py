@@ -1,10 +1,9 @@
 """Programs of libraries around a training: peft, lightning, accelerate, torchmetrics."""
 
-import contextlib
 import tempfile
 
 import torch
-from program import count, gradients_of, program, train, weights_of
+from program import count, program, train, weights_of
 from torch import nn
 from torch.nn import functional as F
 
@@ -13,7 +12,9 @@ def small_gpt2():
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return GPT2LMHeadModel(
-        GPT2Config(vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        GPT2Config(
+            vocab_size=64, n_positions=24, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+        )
     )
 
 
@@ -44,27 +45,28 @@ def lora(device):
     return found
 
 
-def accelerator_of(device):
-    """What lightning takes as an accelerator: for a device that it does not know, a class of one's own."""
+def place_of(device):
+    """Options of lightning's trainer for a device: one that it does not know needs a class, and a strategy that names it."""
     from lightning.pytorch.accelerators import Accelerator
+    from lightning.pytorch.strategies import SingleDeviceStrategy
 
     if device == "cpu":
-        return "cpu"
+        return {"accelerator": "cpu", "devices": 1}
 
     class Registered(Accelerator):
-        def setup_device(self, device):
-            torch.accelerator.set_device_index(device.index)
+        def setup_device(self, place):
+            torch.accelerator.set_device_index(place.index)
 
         def teardown(self):
             torch.accelerator.empty_cache()
 
         @staticmethod
         def parse_devices(devices):
-            return list(range(devices)) if isinstance(devices, int) else devices
+            return devices
 
         @staticmethod
         def get_parallel_devices(devices):
-            return [torch.device(device, index) for index in devices]
+            return [torch.device(device, index) for index in range(devices)]
 
         @staticmethod
         def auto_device_count():
@@ -78,7 +80,7 @@ def accelerator_of(device):
         def name():
             return device
 
-    return Registered()
+    return {"strategy": SingleDeviceStrategy(torch.device(device, 0), accelerator=Registered())}
 
 
 @program("lightning")
@@ -110,16 +112,21 @@ def lightning(device):
     loader = torch.utils.data.DataLoader(data, batch_size=8)
     with tempfile.TemporaryDirectory() as folder:
         options = {
-            "accelerator": accelerator_of(device), "devices": 1, "logger": False, "enable_progress_bar": False,
-            "enable_model_summary": False, "default_root_dir": folder,
+            "logger": False, "enable_progress_bar": False, "enable_model_summary": False, "default_root_dir": folder,
         }  # fmt: skip
-        trainer = L.Trainer(max_epochs=2, **options)
+        trainer = L.Trainer(max_epochs=2, **place_of(device), **options)
         trainer.fit(model, loader, loader)
         trainer.save_checkpoint(f"{folder}/half")
         # Lightning brings the model back to the CPU.
-        found = {"loss": list(model.losses), "validated": trainer.callback_metrics["validated"], "half": weights_of(model)}
+        found = {
+            "loss": list(model.losses),
+            "validated": trainer.callback_metrics["validated"],
+            "half": weights_of(model),
+        }
         again = Model()
-        L.Trainer(max_epochs=4, **options).fit(again, loader, ckpt_path=f"{folder}/half", weights_only=False)
+        L.Trainer(max_epochs=4, **place_of(device), **options).fit(
+            again, loader, ckpt_path=f"{folder}/half", weights_only=False
+        )
     assert model.places == again.places == {device}
     return found | {"again": again.losses, "weight": weights_of(again)}
 

@@ -119,11 +119,11 @@ def flags(device):
         "fill": rows.masked_fill(mask, 2.0), "where": torch.where(mask, rows.sin(), rows.exp()),
         "select": rows.masked_select(mask), "index": rows[mask] * 3, "scatter": rows.masked_scatter(mask, rows.cos()),
     }  # fmt: skip
-    gradients = {name: torch.autograd.grad(part.square().sum(), rows, retain_graph=True) for name, part in parts.items()}
+    gradients = {
+        name: torch.autograd.grad(part.square().sum(), rows, retain_graph=True) for name, part in parts.items()
+    }
     with torch.no_grad():
         put = rows.clone()
         put[mask] = 7.0
         put[:, 0] = put[:, 1]
     return {"output": parts | {"put": put}, "gradient": gradients}
-
-

@@ -13,7 +13,7 @@ BFLOAT16 = {
 
 def network():
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
+        nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(),
         nn.Linear(128, 32), nn.LayerNorm(32), nn.GELU(), nn.Linear(32, 5),
     )  # fmt: skip
 

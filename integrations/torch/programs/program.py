@@ -37,7 +37,7 @@ class Program:
         return self.function.__doc__.splitlines()[0].removesuffix(".")
 
 
-def program(*packages, tolerance=TOLERANCE, because="", pending="", limit=240):
+def program(*packages, tolerance=TOLERANCE, because="", pending="", limit=600):
     """Enters a function into the list.
 
     `packages` are those that it is about. Another tolerance has a reason, `because`. `pending` says why the program

@@ -82,7 +82,9 @@ def run(programs, backends, jobs):
                 outcome = outcomes[process.program.name, process.backend] = process.outcome()
                 here, there = outcome.seconds
                 row = f"{process.program.name:22} {process.backend:12} {outcome.worst:10.1e} {here:6.1f} {there:6.1f}"
-                print(f"{row} {outcome.kernels:7.0%}  {outcome.status}{outcome.text and ': ' + outcome.text}", flush=True)
+                print(
+                    f"{row} {outcome.kernels:7.0%}  {outcome.status}{outcome.text and ': ' + outcome.text}", flush=True
+                )
     counts = collections.Counter(outcome.status for outcome in outcomes.values())
     print(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
     return outcomes
@@ -106,7 +108,7 @@ class Process:
                 os.dup2(file, 1)
                 os.dup2(file, 2)
                 status = run_here(program, backend, self.found)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 # It is a failed row.
                 traceback.print_exc()
             with contextlib.suppress(BaseException):
                 sys.stdout.flush()
@@ -164,7 +166,7 @@ def run_here(program, backend, file):
         begun = time.perf_counter()
         try:
             found.append(program.function(place))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 # It is a failed row.
             traceback.print_exc()
             print(f"on {place}: {type(error).__name__}: {' '.join(str(error).split())}")
             return 1
@@ -194,7 +196,9 @@ def write_table(page, programs, backends, outcomes):
         rows.append([program.title, versions, ", ".join(max((outcome.compared for outcome in of), key=len))])
         rows[-1] += [cell(outcome) for outcome in of]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    text, found = re.subn(r"^\| program \|.*\n(\|.*\n)*", lambda _: table, page.read_text(), count=1, flags=re.M)
+    text, found = re.subn(
+        r"^\| program \|.*\n(\|.*\n)*", lambda _: table, page.read_text(), count=1, flags=re.MULTILINE
+    )
     if not found:
         raise SystemExit(f"{page} has no table that begins with `| program |`")
     page.write_text(text)

@@ -14,10 +14,10 @@ def perceptron():
 
 @program()
 def optimizer_before_to(device):
-    """Optimizers made before `.to(device)`: SGD, Adam, RMSprop, Adagrad"""
+    """Optimizers made before `.to(device)`: SGD, Adam, AdamW, Adadelta"""
     inputs, labels = torch.randn(16, 12).to(device), torch.randint(5, (16,)).to(device)
     found = {}
-    for optimizer in (torch.optim.SGD, torch.optim.Adam, torch.optim.RMSprop, torch.optim.Adagrad):
+    for optimizer in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adadelta):
         model = perceptron()
         early = optimizer(model.parameters(), lr=0.01)
         before = weights_of(model)
@@ -54,15 +54,16 @@ def tied_rnn(device):
 def lazy_layers(device):
     """Lazy layers, which are moved before they have weights"""
     model = nn.Sequential(
-        nn.LazyConv2d(6, 3), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4)
-    )  # fmt: skip
+        nn.LazyConv2d(6, 3, bias=False), nn.LazyBatchNorm2d(), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4)
+    )
     model.to(device)
     inputs, labels = torch.randn(8, 3, 8, 8).to(device), torch.randint(4, (8,)).to(device)
+    weights = {"0.weight": torch.randn(6, 3, 3, 3) / 5, "4.weight": torch.randn(4, 216) / 15, "4.bias": torch.randn(4)}
+    model.eval()
     model(inputs)
+    model.train()
     # What a device draws for them is its own.
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.copy_(torch.randn(weight.shape) / weight.shape[-1])
+    model.load_state_dict(weights, strict=False)
     return train(model, lambda model: F.cross_entropy(model(inputs), labels))
 
 
