@@ -15,19 +15,19 @@ ROUNDING = torch.finfo(torch.float32).eps
 def compare(here, there, tolerance):
     """The largest difference, as a part of its tensor's largest number, and what is wrong, in words."""
     here, there = flatten(here), flatten(there)
-    problems = [f"{name}: not on the device" for name in here.keys() - there.keys()]
-    problems += [f"{name}: on the device alone" for name in there.keys() - here.keys()]
+    problems = [f"{'.'.join(path)}: not on the device" for path in here.keys() - there.keys()]
+    problems += [f"{'.'.join(path)}: on the device alone" for path in there.keys() - here.keys()]
     if not here:
         problems.append("the program has returned nothing")
     scales = {}
-    for name, value in here.items():
-        scales[group(name)] = max(scales.get(group(name), 0.0), largest(value))
+    for path, value in here.items():
+        scales[group(path)] = max(scales.get(group(path), 0.0), largest(value))
     worst = 0.0
-    for name in sorted(here.keys() & there.keys()):
+    for path in sorted(here.keys() & there.keys()):
         try:
-            worst = max(worst, difference(here[name], there[name], tolerance, scales[group(name)]))
+            worst = max(worst, difference(here[path], there[path], tolerance, scales[group(path)]))
         except Different as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{'.'.join(path)}: {error}")
     return worst, problems
 
 
@@ -78,17 +78,17 @@ def kind(tensor):
     return f"{str(tensor.dtype).removeprefix('torch.')} of {list(tensor.shape)}"
 
 
-def group(name):
-    """The group of a leaf, such as `gradient` of `gradient.layer.weight`."""
-    return name.partition(".")[0]
+def group(path):
+    """The group of a leaf: the dict or list that it is in."""
+    return path[:-1] or path
 
 
-def flatten(value, name=""):
+def flatten(value, path=()):
     """The leaves of dicts and lists by their paths. Tensors are on the CPU then."""
     if isinstance(value, (dict, list, tuple)):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         leaves = {}
         for key, item in items:
-            leaves |= flatten(item, f"{name}.{key}" if name else str(key))
+            leaves |= flatten(item, (*path, str(key)))
         return leaves
-    return {name: value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value}
+    return {path: value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value}

@@ -159,6 +159,28 @@ def dispatched(device):
     return found
 
 
+@program("safetensors", "transformers")
+def pretrained(device):
+    """A model that is saved and comes back by `from_pretrained(device_map=…)`, and by safetensors and `.to`"""
+    from safetensors.torch import load_file
+    from transformers import GPT2LMHeadModel
+
+    ids = torch.randint(64, (2, 9)).to(device)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        model = small_gpt2().to(device)
+        model.save_pretrained(folder)
+        mapped = GPT2LMHeadModel.from_pretrained(folder, device_map=device)
+        # safetensors knows its own list of devices.
+        weights = {name: weight.to(device) for name, weight in load_file(f"{folder}/model.safetensors").items()}
+        by_hand = small_gpt2().to(device)
+        by_hand.load_state_dict(weights, strict=False)
+        return {
+            "tied": [model.lm_head.weight is model.transformer.wte.weight for model in (model, mapped, by_hand)],
+            "output": [model.eval()(input_ids=ids).logits for model in (model, mapped, by_hand)],
+            "weight": weights_of(mapped),
+        }
+
+
 @program("torchmetrics")
 def metrics(device):
     """Metrics of classes, regression, pictures and texts, which add up over batches"""
@@ -186,7 +208,8 @@ def metrics(device):
         a, b = torch.randn(16).to(device), torch.randn(16).to(device)
         for name, metric in others.items():
             metric.update(a) if name == "mean" else metric.update(a, b)
-        structure.update(torch.rand(2, 1, 16, 16).to(device), torch.rand(2, 1, 16, 16).to(device))
+        picture = torch.rand(2, 1, 16, 16).to(device)
+        structure.update(picture, picture * 0.9 + torch.rand(2, 1, 16, 16).to(device) * 0.1)
         perplexity.update(torch.randn(2, 5, 8).softmax(-1).to(device), torch.randint(8, (2, 5)).to(device))
     found = {"class": collection.compute(), "other": {name: metric.compute() for name, metric in others.items()}}
     return found | {"structure": structure.compute(), "perplexity": perplexity.compute()}
