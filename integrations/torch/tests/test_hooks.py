@@ -12,6 +12,11 @@ import re
 import pytest
 import torch
 
+# The page is of one version; a later one is compared with it. An earlier one has other names.
+VERSION = (pathlib.Path(__file__).parent / "torch-version").read_text()
+_MINOR = [tuple(int(part) for part in version.split(".")[:2]) for version in (torch.__version__, VERSION)]
+pytestmark = pytest.mark.skipif(_MINOR[0] < _MINOR[1], reason=f"the page is of PyTorch {VERSION.strip()}")
+
 C = torch._C
 ROOT = pathlib.Path(torch.__file__).parent
 HERE = pathlib.Path(__file__).parent
@@ -242,6 +247,26 @@ def test_each_list_of_devices_in_headers_has_a_row():
     assert_rows(found, "lists of devices in headers")
 
 
+# --- Registrations ---
+
+
+@functools.cache
+def registrations():
+    """What a backend may register: names in headers that say so, and functions in Python by their files."""
+    names = re.compile(r"\b(\w*regist(?:er|ry|ered)\w*privateuse(?:1|one)\w*|\w*privateuse(?:1|one)\w*regist\w*|\w+MetaRegistry)\b", re.I)
+    found = {match for text in headers().values() if "rivate" in text.lower() for match in names.findall(text)}
+    functions = re.compile(r"^def (register_\w*(?:device|backend)\w*)", re.M)
+    for file, text in sources().items():
+        if file.split("/")[0] not in ("ao", "onnx"):
+            found |= {f"{file}:{function}" for function in functions.findall(text)}
+    return found
+
+
+def test_each_registration_that_pytorch_offers_has_a_row():
+    assert "RegisterPrivateUse1HooksInterface" in registrations(), registrations()
+    assert_rows(registrations(), "registrations for a device")
+
+
 # --- Lists in Python ---
 
 NAMES = ("cuda", "xpu", "mps", "hpu", "mtia")
@@ -298,12 +323,13 @@ def test_each_function_that_pytorch_calls_of_a_devices_module_is_there_or_has_a_
 # --- The page ---
 
 
+@pytest.mark.skipif(not registered("CUDA"), reason="this build of PyTorch has no operators of CUDA")
 def test_each_row_of_the_page_is_of_something_that_is_there():
     operators = {short(name) for name in C._dispatch_get_all_op_names()}
     rules = {f"{kind}:{name}" for kind in ("Autocast", "Autograd") for name in operators}
     functions = {f"{name}::{function}" for header, name in INTERFACES for function in virtual_functions(header, name)}
     keys = {*C.DispatchKey.__members__, "AutocastPrivateUse1"}
-    there = {*operators, *rules, *functions, *keys, *lists_of_devices(), *headers(), *PARTS}
+    there = {*operators, *rules, *functions, *keys, *lists_of_devices(), *headers(), *PARTS, *registrations()}
     stale = {row for row in rows() if not row.startswith("torch.") and not fnmatch.filter(there, row)}
     assert not stale, f"docs/torch-hooks.md has rows for what PyTorch {torch.__version__} does not have: {sorted(stale)}"
 

@@ -101,6 +101,7 @@ def test_fake_tensors_have_the_device(device):
     assert result.device == torch.device(device, 0) and result.shape == (2, 4)
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage")
 def test_storages_are_those_of_the_device(device):
     tensor = torch.tensor([1.0, 2.0], device=device)
     assert tensor.type() == f"torch.{device}.FloatTensor"
@@ -134,7 +135,7 @@ def test_a_checkpoint_repeats_its_random_numbers(device, options, comes_from):
 
 def test_a_fork_of_the_generators_has_that_of_the_device(device, module):
     before = module.get_rng_state()
-    with torch.random.fork_rng(device_type=device):
+    with torch.random.fork_rng(devices=[0], device_type=device):
         torch.rand(3, device=device)
     assert torch.equal(module.get_rng_state(), before)
     torch.rand(3, device=device)
