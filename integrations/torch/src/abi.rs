@@ -14,6 +14,7 @@ use device_kernels::Scalar;
 use device_registry::{HostBuffer, device_list};
 use smallvec::SmallVec;
 
+use crate::activity::{self, Recording};
 use crate::choice::choice;
 use crate::copies::{Mapped, Shared};
 use crate::counts;
@@ -658,4 +659,78 @@ extern "C" fn dt_fallback_policy(policy: *mut c_int) -> c_int {
         unsafe { put(policy, *chosen as c_int) };
         Ok(())
     })
+}
+
+/// `dt_activity` of the header.
+#[repr(C)]
+struct RawActivity {
+    kind: i32,
+    device: i32,
+    name: *const c_char,
+    len: usize,
+    stream: u64,
+    thread: i64,
+    operator: u64,
+    bytes: u64,
+    begin: i64,
+    end: i64,
+    error: i64,
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_begin_recording(recording: *mut *mut Recording) -> c_int {
+    guard(|| {
+        let begun = Recording::begin()?;
+        // SAFETY: the caller's place.
+        unsafe { put(recording, Box::into_raw(Box::new(begun))) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_end_recording(
+    recording: *mut Recording,
+    context: *mut c_void,
+    each: extern "C" fn(*mut c_void, *const RawActivity),
+    lost: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: a recording of `dt_begin_recording`, which the caller gives back.
+        let (rows, count) = unsafe { Box::from_raw(recording) }.end();
+        for row in rows {
+            let raw = RawActivity {
+                kind: row.kind as i32,
+                device: row.device,
+                name: row.name.as_ptr().cast(),
+                len: row.name.len(),
+                stream: row.stream,
+                thread: row.thread,
+                operator: row.operator,
+                bytes: row.bytes,
+                begin: row.begin,
+                end: row.end,
+                error: row.error,
+            };
+            each(context, &raw const raw);
+        }
+        // SAFETY: the caller's place.
+        unsafe { put(lost, count) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_enter_operator(number: u64, thread: i64) {
+    guard(|| {
+        activity::enter_operator(number, thread);
+        Ok(())
+    });
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_leave_operator() {
+    guard(|| {
+        activity::leave_operator();
+        Ok(())
+    });
 }

@@ -11,6 +11,7 @@ device_registry::autoload!();
 // The border to C++.
 #[allow(unsafe_code)]
 mod abi;
+mod activity;
 // Addresses, which the system reserves.
 #[allow(unsafe_code)]
 mod addresses;

@@ -108,3 +108,8 @@ pub(crate) fn is_used(device: usize) -> bool {
     let streams = DEVICES.get(device).map(|device| &device.streams);
     streams.is_some_and(|streams| streams.iter().any(|stream| stream.get().is_some()))
 }
+
+/// All streams that were used, of all devices.
+pub(crate) fn used() -> impl Iterator<Item = &'static Stream> {
+    DEVICES.iter().flat_map(|device| &device.streams).filter_map(OnceLock::get)
+}

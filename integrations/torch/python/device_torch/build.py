@@ -17,7 +17,7 @@ import sysconfig
 
 
 # The files of the shim, in `csrc`.
-SOURCES = ["shim.cpp", "compositions.cpp"]
+SOURCES = ["shim.cpp", "compositions.cpp", "profiler.cpp"]
 
 
 class BuildError(Exception):
@@ -64,7 +64,8 @@ def build_shim(torch, into):
     sources = [str(pathlib.Path(__file__).parent / "csrc" / name) for name in SOURCES]
     _run(
         [*_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
-        + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), *sources, "-o", str(shim)]
+        + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), "-isystem", str(torch / "include" / "kineto")]
+        + [*sources, "-o", str(shim)]
         + [f"-L{into}", "-ldevice_torch", f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu"]
         + ["-Wl,-rpath,$ORIGIN", "-Wl,--strip-all", *os.environ.get("DEVICE_TORCH_CXXFLAGS", "").split()]
     )

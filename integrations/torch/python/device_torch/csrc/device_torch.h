@@ -152,6 +152,39 @@ void dt_reset_counts(void);
 // What DEVICE_TORCH_FALLBACK says: 0 for the CPU, 1 for a warning with each operator, 2 for an error.
 int dt_fallback_policy(int* policy);
 
+// What devices do, for PyTorch's profiler.
+enum { DT_KERNEL = 0, DT_COPY = 1, DT_FILL = 2, DT_WAIT = 3 };
+
+// A piece of work of a device, or a wait of a thread of the host.
+typedef struct {
+  int32_t kind;
+  int32_t device;
+  // Its name, such as that of the kernel, and its length.
+  const char* name;
+  size_t len;
+  // The registry's number of the stream; 0 for a call that the host waited for.
+  uint64_t stream;
+  // The system's number of the thread that asked for it; 0 if it is not known.
+  int64_t thread;
+  // PyTorch's number of the operator; 0 for work outside of one.
+  uint64_t op;
+  uint64_t bytes;
+  // Nanoseconds since 1970.
+  int64_t begin, end;
+  // By how many nanoseconds they may be wrong; negative for an end that was only noticed later.
+  int64_t error;
+} dt_activity;
+
+// Begins a recording, of which there is one at a time.
+int dt_begin_recording(void** recording);
+// Waits for all work that was enqueued, and ends the recording. Calls `each` with each piece, in the order of their
+// times. `*lost` is how many records were lost.
+int dt_end_recording(void* recording, void* context, void (*each)(void* context, const dt_activity* activity),
+                     uint64_t* lost);
+// The calling thread, by the system's number, enters an operator, by PyTorch's. Without a recording, they do nothing.
+void dt_enter_operator(uint64_t op, int64_t thread);
+void dt_leave_operator(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -43,6 +43,9 @@
 #include <set>
 #include <string_view>
 
+// In `profiler.cpp`.
+void register_profiler();
+
 namespace {
 
 using at::Tensor;
@@ -1442,6 +1445,8 @@ void register_all() {
   own.def("new_seed(int device) -> int", TORCH_FN(new_seed));
   own.def("get_rng_state(int device) -> Tensor", TORCH_FN(get_rng_state));
   own.def("set_rng_state(int device, Tensor state) -> ()", TORCH_FN(set_rng_state));
+
+  register_profiler();
 }
 
 } // namespace
