@@ -734,3 +734,13 @@ extern "C" fn dt_leave_operator() {
         Ok(())
     });
 }
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_len_of(pointer: *const c_void, len: *mut usize) -> c_int {
+    guard(|| {
+        let place = memory::find(pointer.addr())?;
+        // SAFETY: the caller's place.
+        unsafe { put(len, place.buffer.len()) };
+        Ok(())
+    })
+}

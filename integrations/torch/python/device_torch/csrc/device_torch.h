@@ -184,6 +184,8 @@ int dt_end_recording(void* recording, void* context, void (*each)(void* context,
 // The calling thread, by the system's number, enters an operator, by PyTorch's. Without a recording, they do nothing.
 void dt_enter_operator(uint64_t op, int64_t thread);
 void dt_leave_operator(void);
+// The length of the allocation that contains the pointer.
+int dt_len_of(const void* pointer, size_t* len);
 
 #ifdef __cplusplus
 }

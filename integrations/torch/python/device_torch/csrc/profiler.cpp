@@ -4,8 +4,11 @@
 // that is `Stubs`. `torch.profiler.profile(activities=…)` has Kineto, which asks a child profiler for what the device
 // did: that is `Profiler`, with a `Session` for each recording. Neither does anything while no profiler runs.
 
+#include "profiler.h"
+
 #include "device_torch.h"
 
+#include <c10/core/Allocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -27,6 +30,7 @@
 #endif
 #endif
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -190,6 +194,11 @@ struct Session final : libkineto::IActivityProfilerSession {
     if (code != DT_OK) errors_.emplace_back(dt_error());
     if (lost > 0) errors_.push_back(std::to_string(lost) + " records were lost, as they came too fast");
     for (const auto& error : errors_) TORCH_WARN("the profiler does not show all of the device: ", error);
+    const auto noticed = std::find_if(found_.begin(), found_.end(), [](const Found& found) { return found.row.error < 0; });
+    if (noticed == found_.end()) return;
+    TORCH_WARN(
+        "`", name_of(noticed->row.device), "` has no clock: its work takes from when it was enqueued until the host ",
+        "noticed its end, and of work that the host noticed together, the first has the time of all");
   }
 
   static ActivityType type_of(const dt_activity& row) {
@@ -205,10 +214,13 @@ struct Session final : libkineto::IActivityProfilerSession {
     }
   }
 
+  static std::string name_of(int device) {
+    const char* name = nullptr;
+    return dt_device_name(device, &name) == DT_OK ? name : "device " + std::to_string(device);
+  }
+
   static libkineto::DeviceInfo info_of(int device) {
-    const char* name = "";
-    if (dt_device_name(device, &name) != DT_OK) name = "";
-    return {device, device + libkineto::kExceedMaxPid, name, name};
+    return {device, device + libkineto::kExceedMaxPid, name_of(device), name_of(device)};
   }
 
   void* recording_ = nullptr;
@@ -245,9 +257,29 @@ struct Profiler final : libkineto::IActivityProfiler {
 
 #endif // DT_HAS_KINETO
 
+// A negative `sign` for memory that is about to be freed.
+void report(void* pointer, int64_t sign) {
+  size_t len = 0;
+  const int device = dt_device_of(pointer);
+  if (device < 0 || dt_len_of(pointer, &len) != DT_OK) return;
+  dt_statistics found = {};
+  if (dt_memory_statistics(device, &found) != DT_OK) found = {};
+  const auto change = sign * static_cast<int64_t>(len);
+  const auto allocated = sign < 0 ? found.allocated - len : found.allocated;
+  c10::reportMemoryUsageToProfiler(
+      pointer, change, allocated, found.reserved, c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)));
+}
+
 } // namespace
 
-// Registers both. `shim.cpp` calls it once.
+void report_allocated(void* pointer) {
+  if (c10::memoryProfilingEnabled()) report(pointer, 1);
+}
+
+void report_freed(void* pointer) {
+  if (c10::memoryProfilingEnabled()) report(pointer, -1);
+}
+
 void register_profiler() {
   torch::profiler::impl::registerPrivateUse1Methods(new Stubs);
 #ifdef DT_HAS_KINETO

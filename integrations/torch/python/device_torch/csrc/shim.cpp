@@ -5,6 +5,7 @@
 
 #include "compositions.h"
 #include "device_torch.h"
+#include "profiler.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -42,9 +43,6 @@
 #include <mutex>
 #include <set>
 #include <string_view>
-
-// In `profiler.cpp`.
-void register_profiler();
 
 namespace {
 
@@ -102,11 +100,17 @@ void set_current_device(DeviceIndex device) {
 // --- Memory ---
 
 struct Memory final : c10::DeviceAllocator {
-  static void release(void* pointer) { dt_free(pointer); }
+  static void release(void* pointer) {
+    report_freed(pointer);
+    dt_free(pointer);
+  }
 
   at::DataPtr allocate(size_t len) override {
     void* pointer = nullptr;
-    if (len > 0) check(dt_allocate(current_device, len, &pointer));
+    if (len > 0) {
+      check(dt_allocate(current_device, len, &pointer));
+      report_allocated(pointer);
+    }
     return {pointer, pointer, &release, Device(kDevice, current_device)};
   }
 
