@@ -692,11 +692,11 @@ extern "C" fn dt_end_recording(
     recording: *mut Recording,
     context: *mut c_void,
     each: extern "C" fn(*mut c_void, *const RawActivity),
-    lost: *mut u64,
+    problems: *mut *const c_char,
 ) -> c_int {
     guard(|| {
         // SAFETY: a recording of `dt_begin_recording`, which the caller gives back.
-        let (rows, count) = unsafe { Box::from_raw(recording) }.end();
+        let (rows, found) = unsafe { Box::from_raw(recording) }.end();
         for row in rows {
             let raw = RawActivity {
                 kind: row.kind as i32,
@@ -713,8 +713,9 @@ extern "C" fn dt_end_recording(
             };
             each(context, &raw const raw);
         }
+        let text = if found.is_empty() { ptr::null() } else { as_last(&found.join("; ")) };
         // SAFETY: the caller's place.
-        unsafe { put(lost, count) };
+        unsafe { put(problems, text) };
         Ok(())
     })
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use device_registry::Device;
 use device_registry::activity::{
     self, Activity, Batch, Clock, Id, Observation, Observer, Outcome, Record, SpanGuard, Work,
 };
+use device_registry::{Device, ErrorChain};
 use parking_lot::Mutex;
 
 use crate::devices;
@@ -126,18 +126,25 @@ impl Recording {
     }
 
     /// Ends the recording when all work is done that was enqueued until now. Returns the rows in the order of
-    /// their times, and how many records were lost.
-    pub(crate) fn end(self) -> (Vec<Row>, u64) {
+    /// their times, and what is missing.
+    pub(crate) fn end(self) -> (Vec<Row>, Vec<String>) {
         CURRENT.store(0, Ordering::Relaxed);
         OPEN.try_with(|open| open.borrow_mut().renew(0)).ok();
         if devices::check_fork().is_err() {
             std::mem::forget(self);
-            return (Vec::new(), 0);
+            return (Vec::new(), Vec::new());
         }
         let stopped = Instant::now();
+        let mut problems = Vec::new();
         for stream in streams::used() {
-            // An event, as a synchronization would report the failure of work, which the program has to get.
-            let _ = stream.record().and_then(|event| event.synchronize());
+            // A synchronization reports the failure of work, which the program has to get. An event has it too,
+            // and does not report it. Without a failure, the core notices what has ended.
+            let is_done = stream.record().and_then(|event| event.synchronize());
+            if is_done.is_ok()
+                && let Err(error) = stream.synchronize()
+            {
+                problems.push(ErrorChain::new(&error).to_string());
+            }
         }
         activity::flush(LAST_WAIT);
         drop(self.observation);
@@ -152,7 +159,10 @@ impl Recording {
             };
             moment.saturating_add(distance(instant, time)).saturating_sub(distance(time, instant))
         };
-        let (threads, lost) = (std::mem::take(&mut pieces.threads), pieces.lost);
+        let threads = std::mem::take(&mut pieces.threads);
+        if pieces.lost > 0 {
+            problems.push(format!("{} records were lost, as they came too fast", pieces.lost));
+        }
         let row = |piece: Piece| {
             // Not the waits above.
             let asked = piece.asked.filter(|asked| asked.time < stopped)?;
@@ -181,7 +191,7 @@ impl Recording {
         let mut rows: Vec<Row> = pieces.pieces.into_values().filter_map(row).collect();
         rows.sort_by_key(|row| (row.begin, row.end));
         one_after_the_other(&mut rows);
-        (rows, lost)
+        (rows, problems)
     }
 }
 

@@ -178,9 +178,9 @@ typedef struct {
 // Begins a recording, of which there is one at a time.
 int dt_begin_recording(void** recording);
 // Waits for all work that was enqueued, and ends the recording. Calls `each` with each piece, in the order of their
-// times. `*lost` is how many records were lost.
+// times. `*problems` says what is missing, until the thread's next call; null if all is there.
 int dt_end_recording(void* recording, void* context, void (*each)(void* context, const dt_activity* activity),
-                     uint64_t* lost);
+                     const char** problems);
 // The calling thread, by the system's number, enters an operator, by PyTorch's. Without a recording, they do nothing.
 void dt_enter_operator(uint64_t op, int64_t thread);
 void dt_leave_operator(void);

@@ -189,10 +189,10 @@ struct Session final : libkineto::IActivityProfilerSession {
   }
 
   void end() {
-    uint64_t lost = 0;
-    const int code = dt_end_recording(std::exchange(recording_, nullptr), this, &add, &lost);
-    if (code != DT_OK) errors_.emplace_back(dt_error());
-    if (lost > 0) errors_.push_back(std::to_string(lost) + " records were lost, as they came too fast");
+    const char* problems = nullptr;
+    const int code = dt_end_recording(std::exchange(recording_, nullptr), this, &add, &problems);
+    if (code != DT_OK) problems = dt_error();
+    if (problems != nullptr) errors_.emplace_back(problems);
     for (const auto& error : errors_) TORCH_WARN("the profiler does not show all of the device: ", error);
     const auto noticed = std::find_if(found_.begin(), found_.end(), [](const Found& found) { return found.row.error < 0; });
     if (noticed == found_.end()) return;
