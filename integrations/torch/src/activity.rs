@@ -170,7 +170,8 @@ impl Recording {
             let (kind, name) = kind_and_name(&asked.what)?;
             let device = devices::all().iter().position(|device| Some(*device) == asked.device)?;
             let operator = asked.span.and_then(|span| operators.get(&span));
-            let thread = operator.map(|operator| operator.thread).or_else(|| threads.get(&asked.thread).copied());
+            let thread =
+                operator.map(|operator| operator.thread).or_else(|| threads.get(&asked.thread).copied());
             Some(Row {
                 kind,
                 name,

@@ -229,6 +229,46 @@ def test_an_operator_that_outlives_the_profile_leaves_nothing(device, kernels):
     assert named(again, "aten::mm")[1] >= row.time_range.elapsed_us()
 
 
+@pytest.mark.skipif(CHOSEN.get("DEVICE_TORCH") != "openreg", reason="the variables are of `openreg`")
+def test_slow_copies_have_long_times(program):
+    printed = program(
+        """
+        import torch
+        source, result = torch.empty(2, 1024, device="openreg")
+        for use_kineto in (False, True):
+            with torch.autograd.profiler.profile(use_device="openreg", use_kineto=use_kineto) as profiled:
+                result.copy_(source)
+            print([row.device_time_total for row in profiled.key_averages() if row.key == "aten::copy_"])
+        """,
+        DEVICE_TORCH="openreg",
+        OPENREG_SLOW="50ms",
+    )
+    times = [float(line.strip("[]")) for line in printed.splitlines() if line.startswith("[") and line[1].isdigit()]
+    assert len(times) == 2 and all(50_000 <= time < 5e6 for time in times), printed
+
+
+@pytest.mark.skipif(CHOSEN.get("DEVICE_TORCH") != "openreg", reason="the variables are of `openreg`")
+def test_the_program_gets_the_failure_of_work_and_not_the_profiler(program):
+    printed = program(
+        """
+        import torch
+        source = torch.empty(1024, device="openreg:1")
+        # The current device is another one, for which PyTorch waits.
+        with torch.autograd.profiler.profile(use_device="openreg", use_kineto=True):
+            torch.empty_like(source).copy_(source)
+        try:
+            torch.openreg.synchronize(1)
+        except RuntimeError as error:
+            print("failed:", error)
+        torch.openreg.synchronize(1)
+        """,
+        DEVICE_TORCH="openreg",
+        OPENREG_FAIL_COPY="1",
+    )
+    [failed] = [line for line in printed.splitlines() if line.startswith("failed:")]
+    assert "fail" in failed.removeprefix("failed:") and "the profiler" not in printed, printed
+
+
 @pytest.mark.parametrize("use_kineto", [False, True])
 def test_a_child_of_a_fork_gets_a_clear_error(program, device, use_kineto):
     printed = program(

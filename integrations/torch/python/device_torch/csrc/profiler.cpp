@@ -194,7 +194,8 @@ struct Session final : libkineto::IActivityProfilerSession {
     if (code != DT_OK) problems = dt_error();
     if (problems != nullptr) errors_.emplace_back(problems);
     for (const auto& error : errors_) TORCH_WARN("the profiler does not show all of the device: ", error);
-    const auto noticed = std::find_if(found_.begin(), found_.end(), [](const Found& found) { return found.row.error < 0; });
+    const auto is_noticed = [](const Found& found) { return found.row.error < 0; };
+    const auto noticed = std::find_if(found_.begin(), found_.end(), is_noticed);
     if (noticed == found_.end()) return;
     TORCH_WARN(
         "`", name_of(noticed->row.device), "` has no clock: its work takes from when it was enqueued until the host ",
