@@ -112,6 +112,16 @@ extern "C" fn dt_device_name(device: c_int, name: *mut *const c_char) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn dt_device_properties(device: c_int, lines: *mut *const c_char) -> c_int {
+    guard(|| {
+        let found = devices::properties(device)?;
+        // SAFETY: the caller's place.
+        unsafe { put(lines, as_last(&found)) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn dt_describe() -> *const c_char {
     match catch_unwind(|| device_list().to_string()) {
         Ok(list) => as_last(&list),

@@ -1,10 +1,12 @@
 //! The devices, by their index in PyTorch.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device_registry::{Device, DeviceError, ErrorChain, backends, device, device_count};
+use device_registry::{
+    AttributeValue, Device, DeviceError, DeviceProperties, ErrorChain, backends, device, device_count,
+};
 use log::warn;
 
 use crate::addresses::watch_forks;
@@ -66,8 +68,11 @@ pub(crate) fn all() -> &'static [Device] {
     &FOUND.get_or_init(|| Found::by(count_elsewhere)).devices
 }
 
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
 /// Marks devices as used by this process, which is about to call their drivers.
 pub(crate) fn begin_use() {
+    IS_USED.store(true, Ordering::Relaxed);
     watch_forks();
     FOUND.get_or_init(|| Found::by(count));
 }
@@ -102,6 +107,72 @@ pub(crate) fn absent(index: i32) -> Failure {
 /// The name of the device in PyTorch.
 fn name() -> &'static str {
     choice().map(|choice| choice.name.as_str()).unwrap_or("the device")
+}
+
+/// The known properties of a device: a line for each, of the name, the kind of the value (`s` for text, `i` for
+/// an integer, `b` for 0 or 1), and the value, with tabs between them. Opens nothing, and loads nothing before
+/// the first use.
+pub(crate) fn properties(index: i32) -> Result<String, Failure> {
+    check_fork()?;
+    let device = get(index)?;
+    if IS_USED.load(Ordering::Relaxed) {
+        return Ok(lines_of(device.properties()?));
+    }
+    // The first letter says which of the two it is.
+    let answer = own_process::ask(|| match device.properties() {
+        Ok(found) => format!("+{}", lines_of(found)),
+        Err(error) => format!("-{}", in_words(error)),
+    });
+    let answer = answer.map_err(Failure::new)?;
+    match answer.strip_prefix('+') {
+        Some(lines) => Ok(lines.to_owned()),
+        None => Err(Failure::new(answer.trim_start_matches('-'))),
+    }
+}
+
+fn lines_of(found: DeviceProperties) -> String {
+    let mut lines = String::new();
+    let mut add = |name: &str, kind: char, value: &dyn Display| {
+        // Texts of drivers, which may contain anything.
+        let value = value.to_string().replace(|c: char| c.is_control(), " ");
+        let _ = writeln!(lines, "{name}\t{kind}\t{value}");
+    };
+    let mut text = |name: &str, value: Option<String>| {
+        value.into_iter().for_each(|value| add(name, 's', &value));
+    };
+    text("name", Some(found.name));
+    text("vendor", found.vendor);
+    text("kind", Some(found.kind.to_string()));
+    text("driver", found.driver);
+    text("driver_version", found.driver_version);
+    text("api", found.api.map(|api| api.to_string()));
+    text("uuid", found.uuid.map(|uuid| uuid.to_string()));
+    text("pci", found.pci.map(|pci| pci.to_string()));
+    text("native_dtypes", found.native_dtypes.map(|names| names.join(" ")));
+    for (name, value) in [
+        ("major", found.compute_capability.map(|version| version.major.into())),
+        ("minor", found.compute_capability.map(|version| version.minor.into())),
+        ("total_memory", found.total_memory),
+        ("largest_allocation", found.largest_allocation),
+    ] {
+        value.into_iter().for_each(|value| add(name, 'i', &value));
+    }
+    for (name, value) in [
+        ("concurrent_streams", found.concurrent_streams),
+        ("timed_events", found.timed_events),
+        ("pinned_memory", found.pinned_memory),
+    ] {
+        add(name, 'b', &u8::from(value));
+    }
+    for (name, value) in found.attributes.iter() {
+        let name = format!("attributes.{name}");
+        match value {
+            AttributeValue::Bool(value) => add(&name, 'b', &u8::from(*value)),
+            AttributeValue::Integer(value) => add(&name, 'i', value),
+            other => add(&name, 's', other),
+        }
+    }
+    lines
 }
 
 static FORKED: AtomicBool = AtomicBool::new(false);

@@ -29,6 +29,12 @@ class Library:
         self._check(self._functions.dt_device_name(device, ctypes.byref(name)))
         return name.value.decode()
 
+    def device_properties(self, device):
+        """Lines of text: name, kind of the value (`s`, `i` or `b`), value."""
+        lines = ctypes.c_char_p()
+        self._check(self._functions.dt_device_properties(device, ctypes.byref(lines)))
+        return lines.value.decode()
+
     def describe(self):
         return self._functions.dt_describe().decode()
 

@@ -35,6 +35,9 @@ int dt_device_count(void);
 int dt_is_open(int device);
 // The name in the registry, such as `openreg:1`. The text lives as long as the process.
 int dt_device_name(int device, const char** name);
+// What is known of a device: lines of a name, the kind of the value (s, i or b) and the value, with tabs between
+// them. Opens nothing. The text is the calling thread's, until its next call.
+int dt_device_properties(int device, const char** lines);
 // All devices and backends in words; the text is the calling thread's, until its next call.
 const char* dt_describe(void);
 int dt_is_forked(void);
