@@ -1,10 +1,13 @@
 """The module of the device, such as `torch.openreg`: what PyTorch looks for there, and what users expect."""
 
+import contextlib
 import types
 
 import torch
 
+from device_torch import _absent
 from device_torch._counts import Counts
+from device_torch._properties import DeviceProperties
 
 
 def module(name, library):
@@ -15,6 +18,17 @@ def module(name, library):
         if function in _PRIVATE or not function.startswith("_"):
             setattr(made, function, getattr(device, function))
     made.Stream, made.Event, made.device = torch.Stream, torch.Event, device.guard
+    # Without it, checkpoints do not keep the random numbers of the device: PyTorch takes it for unused.
+    made._initialized = True
+
+    def __getattr__(asked):
+        if asked == "default_generators" and hasattr(torch._C, "_accelerator_getDefaultGenerator"):
+            return device._default_generators()
+        missing = f"module {made.__name__!r} has no attribute {asked!r}"
+        reason = _absent.reason(asked)
+        raise AttributeError(f"{missing}: {reason}" if reason else missing, name=asked, obj=made)
+
+    made.__getattr__ = __getattr__
     return made
 
 
@@ -62,6 +76,32 @@ class _Device:
         """All backends and devices of the registry, in words."""
         return self._library.describe()
 
+    def get_device_properties(self, device=None):
+        """What is known of a device: see `DeviceProperties`. Opens nothing."""
+        return DeviceProperties.of(self._library.device_properties(self._index(device)))
+
+    def get_device_capability(self, device=None):
+        """The compute capability, major and minor, of a device whose vendor numbers it."""
+        found = self.get_device_properties(device)
+        if found.major is None:
+            name = self.get_device_name(device)
+            raise RuntimeError(f"`{name}` has no compute capability; get_device_properties says what is known of it")
+        return found.major, found.minor
+
+    def is_bf16_supported(self, including_emulation=True):
+        """Whether tensors can be of `bfloat16`: always, as the CPU computes what the device cannot. Without the
+        emulation, whether the current device has it among its native types."""
+        return including_emulation or "bf16" in (self.get_device_properties().native_dtypes or ())
+
+    def is_tf32_supported(self):
+        """Whether products of matrices may round to `TF32`: never."""
+        return False
+
+    def can_device_access_peer(self, device, peer_device):
+        """Whether a device reads the memory of another one: never. Copies between devices work."""
+        self.get_device_name(device), self.get_device_name(peer_device)
+        return False
+
     # The current device and its streams.
 
     def current_device(self):
@@ -73,8 +113,13 @@ class _Device:
         torch.accelerator.set_device_index(self._index(device))
 
     def guard(self, device):
-        """A context in which the device is the current one."""
-        return torch.accelerator.device_index(self._index(device))
+        """A context in which the device is the current one. None and negative indices change nothing."""
+        index = -1 if device is None else self._index(device)
+        return torch.accelerator.device_index(None if index < 0 else index)
+
+    def device_of(self, obj):
+        """A context in which the device of a tensor is the current one. Of a tensor elsewhere, it changes nothing."""
+        return self.guard(obj.device if obj.device.type == self._name else None)
 
     def synchronize(self, device=None):
         """Waits for the work of all streams of the device."""
@@ -84,13 +129,24 @@ class _Device:
         """This thread's current stream of the device."""
         return torch.accelerator.current_stream(self._index(device))
 
+    def default_stream(self, device=None):
+        """The stream that each thread begins with on the device."""
+        index = self._index(device)
+        self._library.device_name(index)
+        kind = torch._C._autograd.DeviceType.PrivateUse1.value
+        return torch.Stream(stream_id=0, device_index=index, device_type=kind)
+
     def set_stream(self, stream):
         """Makes a stream the current one of this thread."""
         torch.accelerator.set_stream(stream)
 
     def stream(self, stream):
-        """A context in which the stream is the current one."""
-        return stream
+        """A context in which the stream is the current one. None changes nothing."""
+        return contextlib.nullcontext() if stream is None else stream
+
+    def is_current_stream_capturing(self):
+        """Whether work is recorded in a graph: never."""
+        return False
 
     # Memory.
 
@@ -110,13 +166,43 @@ class _Device:
         """The bytes that the device holds for this process."""
         return torch.accelerator.memory.memory_reserved(self._index(device))
 
+    def max_memory_reserved(self, device=None):
+        """The largest value of `memory_reserved` since the last reset."""
+        return torch.accelerator.memory.max_memory_reserved(self._index(device))
+
+    def mem_get_info(self, device=None):
+        """The free and the total memory of the device, in bytes."""
+        return torch.accelerator.memory.get_memory_info(self._index(device))
+
+    def device_memory_used(self, device=None):
+        """The bytes of the device that all programs together use."""
+        free, total = self.mem_get_info(device)
+        return total - free
+
     def reset_peak_memory_stats(self, device=None):
         """Resets the largest values to those of now."""
         torch.accelerator.memory.reset_peak_memory_stats(self._index(device))
 
+    def reset_accumulated_memory_stats(self, device=None):
+        """Resets what was ever allocated and freed."""
+        torch.accelerator.memory.reset_accumulated_memory_stats(self._index(device))
+
     def memory_stats(self, device=None):
         """All statistics, by name."""
         return torch.accelerator.memory.memory_stats(self._index(device))
+
+    def memory_stats_as_nested_dict(self, device=None):
+        """All statistics, by the parts of their names."""
+        return torch._C._accelerator_getDeviceStats(self._index(device))
+
+    def memory_summary(self, device=None, abbreviated=False):
+        """The statistics as a table."""
+        stats = self.memory_stats(device)
+        lines = [f"{'bytes of ' + self.get_device_name(device):<24}{'now':>16}{'peak':>16}{'ever':>16}"]
+        for name in ("allocated", "active", "reserved"):
+            values = (stats[f"{name}_bytes.all.{value}"] for value in ("current", "peak", "allocated"))
+            lines.append(f"{name:<24}" + "".join(f"{value:>16,}" for value in values))
+        return "\n".join(lines)
 
     # Random numbers.
 
@@ -156,6 +242,10 @@ class _Device:
         """Sets the states of all devices."""
         for device, state in enumerate(states):
             self.set_rng_state(state, device)
+
+    def _default_generators(self):
+        """The generators of all devices. The module has them as an attribute, like those of PyTorch's own."""
+        return tuple(map(torch._C._accelerator_getDefaultGenerator, range(self.device_count())))
 
     # Autocast.
 
