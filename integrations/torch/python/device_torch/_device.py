@@ -39,7 +39,7 @@ def _signed(seed):
 
 
 # Names that PyTorch itself calls.
-_PRIVATE = {"_is_in_bad_fork"}
+_PRIVATE = {"_is_in_bad_fork", "_inductor_backend_init"}
 
 
 class _Device:
@@ -265,6 +265,11 @@ class _Device:
 
     def _is_in_bad_fork(self):
         return self._library.is_forked()
+
+    def _inductor_backend_init(self):
+        from device_torch import _compile
+
+        _compile.refuse_inductor(self._name)
 
     def _index(self, device):
         if device is None:
