@@ -45,6 +45,9 @@ def _register():
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     _dlpack.install(name)
     _later.after_import("torch._dynamo", "device_torch._compile", name, module)
+    for package in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric"):
+        library = f"{package}.accelerators"
+        _later.after_import(library, "device_torch._lightning", library, name, module)
 
 
 def _shim(version):
