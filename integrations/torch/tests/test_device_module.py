@@ -1,5 +1,7 @@
 """The module of the device, such as `torch.openreg`, beside `torch.cuda` and `torch.xpu`."""
 
+from multiprocessing.reduction import ForkingPickler
+
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
@@ -156,3 +158,15 @@ def test_a_checkpoint_draws_the_same_random_numbers_again(device, use_reentrant)
     checkpoint(noisy, x, use_reentrant=use_reentrant).sum().backward()
     assert len(drawn) == 2 and torch.equal(drawn[0], drawn[1]) and torch.equal(x.grad, drawn[0])
     assert not torch.equal(torch.rand(64, device=device), drawn[0])
+
+
+def test_a_message_to_another_process_has_no_tensor_of_the_device(device):
+    tensor = torch.ones(2, device=device)
+    for refused in (tensor, [tensor], torch.nn.Parameter(tensor)):
+        with pytest.raises(RuntimeError, match=f"memory of `{device}:0` is not shared between processes: send"):
+            ForkingPickler.dumps(refused)
+    for sent in (tensor.cpu(), torch.nn.Parameter(tensor.cpu())):
+        received = ForkingPickler.loads(ForkingPickler.dumps(sent))
+        received.data.fill_(7)
+        assert type(received) is type(sent) and sent.tolist() == [7, 7], "memory of the host is shared as ever"
+    assert tensor.share_memory_() is tensor

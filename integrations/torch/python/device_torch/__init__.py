@@ -37,13 +37,14 @@ def _register():
     if failure := register():
         raise RuntimeError(f"{shim.name} and PyTorch {torch.__version__}: {failure.decode()}")
 
-    from device_torch import _device, _dlpack, _later
+    from device_torch import _device, _dlpack, _later, _sharing
 
     module = _device.module(name, library)
     torch._register_device_module(name, module)
     sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     _dlpack.install(name)
+    _sharing.install(name)
     _later.after_import("torch._dynamo", "device_torch._compile", name, module)
     for package in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric"):
         library = f"{package}.accelerators"
