@@ -32,12 +32,13 @@ def _register():
     except RuntimeError as error:
         reason = str(error).splitlines()[0]
         raise RuntimeError(f"PyTorch refuses the name {name!r}: {reason}; DEVICE_TORCH_NAME is another one") from None
-    register = ctypes.CDLL(str(shim)).dt_register
+    functions = ctypes.CDLL(str(shim))
+    register = functions.dt_register
     register.restype = ctypes.c_char_p
     if failure := register():
         raise RuntimeError(f"{shim.name} and PyTorch {torch.__version__}: {failure.decode()}")
 
-    from device_torch import _device, _dlpack, _later, _sharing
+    from device_torch import _device, _distributed, _dlpack, _later, _sharing
 
     module = _device.module(name, library)
     torch._register_device_module(name, module)
@@ -49,6 +50,7 @@ def _register():
     for package in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric"):
         library = f"{package}.accelerators"
         _later.after_import(library, "device_torch._lightning", library, name, module)
+    _distributed.install(name, functions)
 
 
 def _shim(version):

@@ -61,7 +61,11 @@ def build_shim(torch, into):
     if not (into / "libdevice_torch.so").exists():
         raise BuildError(f"there is no libdevice_torch.so in {into}: `pip install` of the checkout builds it")
     shim = into / f"shim-{version[1]}.so"
-    sources = [str(pathlib.Path(__file__).parent / "csrc" / name) for name in SOURCES]
+    names = list(SOURCES)
+    # A PyTorch that was built without `torch.distributed` lacks these headers.
+    if (torch / "include" / "torch" / "csrc" / "distributed" / "c10d" / "ProcessGroup.hpp").exists():
+        names.append("process_group.cpp")
+    sources = [str(pathlib.Path(__file__).parent / "csrc" / name) for name in names]
     _run(
         [*_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
         + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), "-isystem", str(torch / "include" / "kineto")]

@@ -1,0 +1,394 @@
+// A backend of `torch.distributed` for the device: gloo, which PyTorch has for the CPU, does the work, with copies of
+// the device's tensors in memory of the host.
+//
+// It is C++ and not Python. PyTorch takes a backend in Python from 2.15 on, and never says of its work that it is
+// completed; gloo's threads would need the interpreter, also when it ends. This includes nothing of Python all the
+// same, as PyTorch makes an object of Python for each backend that a process group has.
+
+#include <ATen/ATen.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/library.h>
+
+#include <algorithm>
+
+namespace {
+
+using at::Tensor;
+using c10::Device;
+using c10::Stream;
+using c10::ivalue::Future;
+using c10d::OpType;
+using Tensors = std::vector<Tensor>;
+using TensorLists = std::vector<Tensors>;
+using FuturePointer = c10::intrusive_ptr<Future>;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+constexpr auto kDevice = c10::DeviceType::PrivateUse1;
+
+// The tensors of one call, as contiguous copies on the host. What gloo has written goes to the device in the order of
+// the streams that were current at the call.
+class Staging {
+ public:
+  // Reads the tensor after the work of its stream.
+  Tensor input(const Tensor& tensor) {
+    const auto host = empty(tensor);
+    const at::AutoDispatchBelowADInplaceOrView raw;
+    host.copy_(tensor);
+    return host;
+  }
+
+  Tensor output(const Tensor& tensor) { return output(tensor, empty(tensor)); }
+
+  // Of a tensor for which gloo writes the elements that are at `host`.
+  Tensor output(const Tensor& tensor, Tensor host) {
+    const auto stream = c10::impl::VirtualGuardImpl(kDevice).getStream(tensor.device());
+    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+    written_.emplace_back(host, tensor);
+    return host;
+  }
+
+  // Of a tensor that gloo reads and writes.
+  Tensor both(const Tensor& tensor) { return output(tensor, input(tensor)); }
+
+  Tensors inputs(const Tensors& tensors) {
+    Tensors host;
+    for (const auto& tensor : tensors) host.push_back(input(tensor));
+    return host;
+  }
+
+  Tensors outputs(const Tensors& tensors) {
+    Tensors host;
+    for (const auto& tensor : tensors) host.push_back(output(tensor));
+    return host;
+  }
+
+  Tensors both(const Tensors& tensors) {
+    Tensors host;
+    for (const auto& tensor : tensors) host.push_back(both(tensor));
+    return host;
+  }
+
+  TensorLists inputs(const TensorLists& lists) {
+    TensorLists host;
+    for (const auto& list : lists) host.push_back(inputs(list));
+    return host;
+  }
+
+  TensorLists outputs(const TensorLists& lists) {
+    TensorLists host;
+    for (const auto& list : lists) host.push_back(outputs(list));
+    return host;
+  }
+
+  // Writes the outputs, and calls `then` while their streams are current.
+  template <typename Then>
+  void write(Then then) const {
+    const c10::MultiStreamGuard guard(streams_);
+    const at::AutoDispatchBelowADInplaceOrView raw;
+    for (const auto& [host, device] : written_) device.copy_(host);
+    then();
+  }
+
+  std::vector<Device> devices() const {
+    std::vector<Device> devices;
+    for (const auto& stream : streams_) devices.push_back(stream.device());
+    return devices;
+  }
+
+  // The outputs on the device.
+  c10::List<Tensor> results() const {
+    c10::List<Tensor> results;
+    for (const auto& [host, device] : written_) results.push_back(device);
+    return results;
+  }
+
+ private:
+  static Tensor empty(const Tensor& tensor) {
+    TORCH_CHECK(
+        tensor.device().type() == kDevice, "expected a tensor of `", c10::get_privateuse1_backend(), "`, found one of `",
+        tensor.device(), "`");
+    return at::empty(tensor.sizes(), tensor.options().device(c10::kCPU));
+  }
+
+  std::vector<std::pair<Tensor, Tensor>> written_;
+  // One for each device.
+  std::vector<Stream> streams_;
+};
+
+// A collective. When gloo has completed it, its thread writes the outputs, whether or not the program waits.
+class CollectiveWork final : public c10d::Work {
+ public:
+  CollectiveWork(int rank, OpType type, Staging staging)
+      : Work(rank, type),
+        staging_(std::move(staging)),
+        future_(c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()), staging_.devices())) {}
+
+  void complete(std::exception_ptr failure) {
+    try {
+      // The future records an event in the current stream of each device.
+      if (failure == nullptr) staging_.write([this] { future_->markCompleted(staging_.results()); });
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (failure != nullptr) future_->setErrorIfNeeded(failure);
+    finish(failure);
+  }
+
+  // The current stream waits for the outputs.
+  void synchronize() override { future_->wait(); }
+
+  Tensors result() override {
+    TORCH_CHECK(isCompleted(), "the work is not completed: call wait() before result()");
+    return staging_.results().vec();
+  }
+
+  FuturePointer getFuture() override { return future_; }
+
+ private:
+  const Staging staging_;
+  const FuturePointer future_;
+};
+
+// A send or a receive. As with gloo, which has no future for them, it completes when the program waits.
+class PeerWork final : public c10d::Work {
+ public:
+  PeerWork(int rank, OpType type, Staging staging, WorkPointer gloo)
+      : Work(rank, type), staging_(std::move(staging)), gloo_(std::move(gloo)) {}
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (!isCompleted()) {
+      try {
+        gloo_->wait(timeout);
+        staging_.write([] {});
+      } catch (...) {
+        finishAndThrow(std::current_exception());
+      }
+      finish();
+    }
+    return true;
+  }
+
+  int sourceRank() const override { return gloo_->sourceRank(); }
+  void abort() override { gloo_->abort(); }
+
+ private:
+  const Staging staging_;
+  const WorkPointer gloo_;
+};
+
+// What gloo does not have, `c10d::Backend` refuses by name. The collectives of one tensor have the names by which all
+// versions of PyTorch know them.
+class Registry final : public c10d::Backend {
+ public:
+  explicit Registry(c10::intrusive_ptr<c10d::Backend> gloo)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)) {}
+
+  const std::string getBackendName() const override { return "registry"; }
+  c10::intrusive_ptr<Options> getBackendOptions() override { return gloo_->getBackendOptions(); }
+  void setTimeout(std::chrono::milliseconds timeout) override { gloo_->setTimeout(timeout); }
+  uint64_t getSequenceNumberForGroup() override { return gloo_->getSequenceNumberForGroup(); }
+  void setSequenceNumberForGroup() override { gloo_->setSequenceNumberForGroup(); }
+  void enableCollectivesTiming() override { gloo_->enableCollectivesTiming(); }
+  void abort() override { gloo_->abort(); }
+  void shutdown() override { gloo_->shutdown(); }
+
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    Staging staging;
+    auto host = staging.both(tensors);
+    return start(OpType::ALLREDUCE, std::move(staging), gloo_->allreduce(host, options));
+  }
+
+  WorkPointer allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    Staging staging;
+    auto host = staging.both(tensors);
+    return start(OpType::ALLREDUCE_COALESCED, std::move(staging), gloo_->allreduce_coalesced(host, options));
+  }
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    Staging staging;
+    auto host = options.rootRank == getRank() ? staging.inputs(tensors) : staging.outputs(tensors);
+    return start(OpType::BROADCAST, std::move(staging), gloo_->broadcast(host, options));
+  }
+
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    Staging staging;
+    auto host = options.rootRank == getRank() ? staging.both(tensors) : staging.inputs(tensors);
+    return start(OpType::REDUCE, std::move(staging), gloo_->reduce(host, options));
+  }
+
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(OpType::ALLGATHER, std::move(staging), gloo_->allgather(to, from, options));
+  }
+
+  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(OpType::ALLGATHER_COALESCED, std::move(staging), gloo_->allgather_coalesced(to, from, options));
+  }
+
+  WorkPointer _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
+    Staging staging;
+    auto from = staging.input(input);
+    auto to = staging.output(output);
+    return start(OpType::_ALLGATHER_BASE, std::move(staging), gloo_->_allgather_base(to, from, options));
+  }
+
+  WorkPointer allgather_into_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(
+        OpType::ALLGATHER_INTO_TENSOR_COALESCED, std::move(staging), gloo_->allgather_into_tensor_coalesced(to, from, options));
+  }
+
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(OpType::GATHER, std::move(staging), gloo_->gather(to, from, options));
+  }
+
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(OpType::SCATTER, std::move(staging), gloo_->scatter(to, from, options));
+  }
+
+  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
+    TORCH_CHECK(
+        outputs.size() == 1 && inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
+        "expected one output, and ", getSize(), " inputs");
+    Staging staging;
+    Tensors flat;
+    for (const auto& input : staging.inputs(inputs[0])) flat.push_back(input.view(-1));
+    const auto reduced = reduce_part(staging, outputs[0], at::cat(flat), options);
+    return start(OpType::REDUCE_SCATTER, std::move(staging), reduced);
+  }
+
+  WorkPointer _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
+    Staging staging;
+    const auto reduced = reduce_part(staging, output, staging.input(input), options);
+    return start(OpType::_REDUCE_SCATTER_BASE, std::move(staging), reduced);
+  }
+
+  WorkPointer reduce_scatter_tensor_coalesced(
+      Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) override {
+    TORCH_CHECK(outputs.size() == inputs.size(), "expected ", inputs.size(), " outputs, found ", outputs.size());
+    Staging staging;
+    c10::List<FuturePointer> parts(c10::FutureType::create(c10::AnyType::get()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      parts.push_back(reduce_part(staging, outputs[i], staging.input(inputs[i]), options));
+    }
+    return start(OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(staging), c10::collectAll(parts));
+  }
+
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    Staging staging;
+    auto from = staging.inputs(inputs);
+    auto to = staging.outputs(outputs);
+    return start(OpType::ALLTOALL, std::move(staging), gloo_->alltoall(to, from, options));
+  }
+
+  WorkPointer alltoall_base(
+      Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+      const c10d::AllToAllOptions& options) override {
+    Staging staging;
+    auto from = staging.input(input);
+    auto to = staging.output(output);
+    return start(
+        OpType::ALLTOALL_BASE, std::move(staging), gloo_->alltoall_base(to, from, output_sizes, input_sizes, options));
+  }
+
+  WorkPointer send(Tensors& tensors, int rank, int tag) override {
+    Staging staging;
+    auto host = staging.inputs(tensors);
+    return peer(OpType::SEND, std::move(staging), gloo_->send(host, rank, tag));
+  }
+
+  WorkPointer recv(Tensors& tensors, int rank, int tag) override {
+    Staging staging;
+    auto host = staging.outputs(tensors);
+    return peer(OpType::RECV, std::move(staging), gloo_->recv(host, rank, tag));
+  }
+
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override {
+    Staging staging;
+    auto host = staging.outputs(tensors);
+    return peer(OpType::RECVANYSOURCE, std::move(staging), gloo_->recvAnysource(host, tag));
+  }
+
+  // The work of the current stream is done when a process arrives.
+  WorkPointer barrier(const c10d::BarrierOptions& options) override {
+    const c10::impl::VirtualGuardImpl guard(kDevice);
+    guard.getStream(options.device.value_or(guard.getDevice())).synchronize();
+    return start(OpType::BARRIER, {}, gloo_->barrier(options));
+  }
+
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    gloo_->monitoredBarrier(options, wait_all_ranks);
+  }
+
+ private:
+  WorkPointer start(OpType type, Staging staging, const FuturePointer& gloo) {
+    auto work = c10::make_intrusive<CollectiveWork>(getRank(), type, std::move(staging));
+    gloo->addCallback([work](Future& done) { work->complete(done.exception_ptr()); });
+    return work;
+  }
+
+  WorkPointer start(OpType type, Staging staging, const WorkPointer& gloo) {
+    return start(type, std::move(staging), gloo->getFuture());
+  }
+
+  // Reduces an input on the host, of which the output gets the part of this process. So does gloo, but it copies the
+  // part only when the program waits, and has no future.
+  FuturePointer reduce_part(
+      Staging& staging, const Tensor& output, const Tensor& host, const c10d::ReduceScatterOptions& options) {
+    TORCH_CHECK(
+        host.scalar_type() == output.scalar_type() && host.numel() == output.numel() * getSize(),
+        "expected an input of ", getSize(), " times the output's elements and of its type, found ", host.numel(),
+        " elements of ", host.scalar_type(), " for ", output.numel(), " of ", output.scalar_type());
+    staging.output(output, host.view({getSize(), output.numel()})[getRank()].view(output.sizes()));
+    c10d::AllreduceOptions reduction;
+    reduction.reduceOp = options.reduceOp;
+    reduction.timeout = options.timeout;
+    Tensors whole = {host};
+    return gloo_->allreduce(whole, reduction)->getFuture();
+  }
+
+  WorkPointer peer(OpType type, Staging staging, WorkPointer gloo) {
+    return c10::make_intrusive<PeerWork>(getRank(), type, std::move(staging), std::move(gloo));
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> gloo_;
+};
+
+// Gives a process group with gloo for the CPU this backend for the device.
+void stage(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+  group->setBackend(
+      kDevice, c10d::ProcessGroup::BackendType::CUSTOM, c10::make_intrusive<Registry>(group->getBackend(c10::kCPU)));
+}
+
+} // namespace
+
+// Registers `torch.ops.device_torch.stage`. Returns null, or why it could not.
+extern "C" __attribute__((visibility("default"))) const char* dt_register_distributed() {
+  static std::string failure;
+  try {
+    static auto& own = *new torch::Library(torch::Library::FRAGMENT, "device_torch", std::nullopt, __FILE__, __LINE__);
+    own.def("stage(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", TORCH_FN(stage));
+    return nullptr;
+  } catch (const std::exception& error) {
+    failure = error.what();
+    return failure.c_str();
+  }
+}
