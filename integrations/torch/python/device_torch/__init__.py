@@ -51,6 +51,7 @@ def _register():
         library = f"{package}.accelerators"
         _later.after_import(library, "device_torch._lightning", library, name, module)
     _distributed.install(name, functions)
+    _distributed.refuse_data_parallel(name)
 
 
 def _shim(version):

@@ -46,3 +46,19 @@ def _register(shim):
     register.restype = ctypes.c_char_p
     if failure := register():
         raise RuntimeError(f"the backend `{NAME}` and PyTorch {torch.__version__}: {failure.decode()}")
+
+
+def refuse_data_parallel(name):
+    """Makes `DataParallel` over several devices an error with what to do: it copies by functions that CUDA alone has."""
+    own = torch.nn.DataParallel.__init__
+
+    @functools.wraps(own)
+    def __init__(self, *arguments, **options):
+        own(self, *arguments, **options)
+        if len(self.device_ids) > 1 and self.src_device_obj.type == name:
+            raise NotImplementedError(
+                f"`DataParallel` works with several devices of CUDA, not of `{name}`: use `DistributedDataParallel` with "
+                f"a process for each device, or one device: `device_ids=[{self.device_ids[0]}]`"
+            )
+
+    torch.nn.DataParallel.__init__ = __init__

@@ -1,5 +1,5 @@
-// A backend of `torch.distributed` for the device: gloo, which PyTorch has for the CPU, does the work, with copies of
-// the device's tensors in memory of the host.
+// A backend of `torch.distributed` for the device: gloo, which PyTorch has for the CPU, does the work. It gets the memory
+// of the device's tensors where the host reaches it, and else copies.
 //
 // It is C++ and not Python. PyTorch takes a backend in Python from 2.15 on, and never says of its work that it is
 // completed; gloo's threads would need the interpreter, also when it ends. This includes nothing of Python all the
@@ -11,6 +11,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -29,34 +30,54 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 constexpr auto kDevice = c10::DeviceType::PrivateUse1;
 
-// The tensors of one call, as contiguous copies on the host. What gloo has written goes to the device in the order of
-// the streams that were current at the call.
+// What gloo gets for the tensors of one call: their own memory if they are contiguous and the host reaches it, else
+// contiguous copies. The outputs among these go to the device in the order of the streams that were current at the call.
 class Staging {
  public:
-  // Reads the tensor after the work of its stream.
+  // For gloo to read, after the work that the device has.
   Tensor input(const Tensor& tensor) {
+    auto here = in_place(tensor);
+    return here.has_value() ? *here : copy(tensor);
+  }
+
+  // For gloo to read and to overwrite.
+  Tensor copy(const Tensor& tensor) {
     const auto host = empty(tensor);
     const at::AutoDispatchBelowADInplaceOrView raw;
     host.copy_(tensor);
     return host;
   }
 
-  Tensor output(const Tensor& tensor) { return output(tensor, empty(tensor)); }
+  Tensor output(const Tensor& tensor) {
+    auto here = in_place(tensor);
+    if (!here.has_value()) return output(tensor, empty(tensor));
+    add({tensor, {}});
+    return *here;
+  }
 
-  // Of a tensor for which gloo writes the elements that are at `host`.
-  Tensor output(const Tensor& tensor, Tensor host) {
-    const auto stream = c10::impl::VirtualGuardImpl(kDevice).getStream(tensor.device());
-    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
-    written_.emplace_back(host, tensor);
+  // Of a tensor whose elements gloo writes to `host`.
+  Tensor output(const Tensor& tensor, const Tensor& host) {
+    add({tensor, host});
     return host;
   }
 
   // Of a tensor that gloo reads and writes.
-  Tensor both(const Tensor& tensor) { return output(tensor, input(tensor)); }
+  Tensor both(const Tensor& tensor) {
+    auto here = in_place(tensor);
+    if (!here.has_value()) return output(tensor, copy(tensor));
+    add({tensor, {}});
+    return *here;
+  }
 
   Tensors inputs(const Tensors& tensors) {
     Tensors host;
     for (const auto& tensor : tensors) host.push_back(input(tensor));
+    return host;
+  }
+
+  Tensors copies(const Tensors& tensors) {
+    Tensors host;
+    for (const auto& tensor : tensors) host.push_back(copy(tensor));
     return host;
   }
 
@@ -84,12 +105,14 @@ class Staging {
     return host;
   }
 
-  // Writes the outputs, and calls `then` while their streams are current.
+  // Writes the copies of outputs, and calls `then` while their streams are current.
   template <typename Then>
   void write(Then then) const {
     const c10::MultiStreamGuard guard(streams_);
     const at::AutoDispatchBelowADInplaceOrView raw;
-    for (const auto& [host, device] : written_) device.copy_(host);
+    for (const auto& output : outputs_) {
+      if (output.copy.defined()) output.tensor.copy_(output.copy);
+    }
     then();
   }
 
@@ -102,11 +125,25 @@ class Staging {
   // The outputs on the device.
   c10::List<Tensor> results() const {
     c10::List<Tensor> results;
-    for (const auto& [host, device] : written_) results.push_back(device);
+    for (const auto& output : outputs_) results.push_back(output.tensor);
     return results;
   }
 
  private:
+  struct Output {
+    Tensor tensor;
+    // Undefined if gloo writes to the tensor itself.
+    Tensor copy;
+  };
+
+  // The memory of the tensor, after all work of the device.
+  static std::optional<Tensor> in_place(const Tensor& tensor) {
+    static const auto share = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("device_torch::shared_with_host", "")
+                                  .typed<std::optional<Tensor>(const Tensor&)>();
+    return tensor.is_contiguous() ? share.call(tensor) : std::nullopt;
+  }
+
   static Tensor empty(const Tensor& tensor) {
     TORCH_CHECK(
         tensor.device().type() == kDevice, "expected a tensor of `", c10::get_privateuse1_backend(), "`, found one of `",
@@ -114,7 +151,13 @@ class Staging {
     return at::empty(tensor.sizes(), tensor.options().device(c10::kCPU));
   }
 
-  std::vector<std::pair<Tensor, Tensor>> written_;
+  void add(Output output) {
+    const auto stream = c10::impl::VirtualGuardImpl(kDevice).getStream(output.tensor.device());
+    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+    outputs_.push_back(std::move(output));
+  }
+
+  std::vector<Output> outputs_;
   // One for each device.
   std::vector<Stream> streams_;
 };
@@ -216,7 +259,7 @@ class Registry final : public c10d::Backend {
 
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     Staging staging;
-    auto host = options.rootRank == getRank() ? staging.both(tensors) : staging.inputs(tensors);
+    auto host = options.rootRank == getRank() ? staging.both(tensors) : staging.copies(tensors);
     return start(OpType::REDUCE, std::move(staging), gloo_->reduce(host, options));
   }
 
@@ -277,7 +320,7 @@ class Registry final : public c10d::Backend {
 
   WorkPointer _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
     Staging staging;
-    const auto reduced = reduce_part(staging, output, staging.input(input), options);
+    const auto reduced = reduce_part(staging, output, staging.copy(input), options);
     return start(OpType::_REDUCE_SCATTER_BASE, std::move(staging), reduced);
   }
 
@@ -287,7 +330,7 @@ class Registry final : public c10d::Backend {
     Staging staging;
     c10::List<FuturePointer> parts(c10::FutureType::create(c10::AnyType::get()));
     for (size_t i = 0; i < inputs.size(); ++i) {
-      parts.push_back(reduce_part(staging, outputs[i], staging.input(inputs[i]), options));
+      parts.push_back(reduce_part(staging, outputs[i], staging.copy(inputs[i]), options));
     }
     return start(OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(staging), c10::collectAll(parts));
   }
@@ -349,19 +392,19 @@ class Registry final : public c10d::Backend {
     return start(type, std::move(staging), gloo->getFuture());
   }
 
-  // Reduces an input on the host, of which the output gets the part of this process. So does gloo, but it copies the
+  // Reduces a copy of the input, of which the output gets the part of this process. So does gloo, but it copies the
   // part only when the program waits, and has no future.
   FuturePointer reduce_part(
-      Staging& staging, const Tensor& output, const Tensor& host, const c10d::ReduceScatterOptions& options) {
+      Staging& staging, const Tensor& output, const Tensor& copy, const c10d::ReduceScatterOptions& options) {
     TORCH_CHECK(
-        host.scalar_type() == output.scalar_type() && host.numel() == output.numel() * getSize(),
-        "expected an input of ", getSize(), " times the output's elements and of its type, found ", host.numel(),
-        " elements of ", host.scalar_type(), " for ", output.numel(), " of ", output.scalar_type());
-    staging.output(output, host.view({getSize(), output.numel()})[getRank()].view(output.sizes()));
+        copy.scalar_type() == output.scalar_type() && copy.numel() == output.numel() * getSize(),
+        "expected an input of ", getSize(), " times the output's elements and of its type, found ", copy.numel(),
+        " elements of ", copy.scalar_type(), " for ", output.numel(), " of ", output.scalar_type());
+    staging.output(output, copy.view({getSize(), output.numel()})[getRank()].view(output.sizes()));
     c10d::AllreduceOptions reduction;
     reduction.reduceOp = options.reduceOp;
     reduction.timeout = options.timeout;
-    Tensors whole = {host};
+    Tensors whole = {copy};
     return gloo_->allreduce(whole, reduction)->getFuture();
   }
 
@@ -372,6 +415,16 @@ class Registry final : public c10d::Backend {
   const c10::intrusive_ptr<c10d::Backend> gloo_;
 };
 
+// When the steps of DistributedDataParallel began and ended, for its log, by the clock of the host: without one, it
+// warns in each program.
+class Timer final : public c10d::Timer {
+  std::optional<int64_t> measureDifference(Event start, Event end) override {
+    const auto begun = getTimestamp(start), ended = getTimestamp(end);
+    if (!begun.has_value() || !ended.has_value() || *ended < *begun) return std::nullopt;
+    return *ended - *begun;
+  }
+};
+
 // Gives a process group with gloo for the CPU this backend for the device.
 void stage(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
   group->setBackend(
@@ -380,12 +433,13 @@ void stage(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
 
 } // namespace
 
-// Registers `torch.ops.device_torch.stage`. Returns null, or why it could not.
+// Registers `torch.ops.device_torch.stage`, and the timer. Returns null, or why it could not.
 extern "C" __attribute__((visibility("default"))) const char* dt_register_distributed() {
   static std::string failure;
   try {
     static auto& own = *new torch::Library(torch::Library::FRAGMENT, "device_torch", std::nullopt, __FILE__, __LINE__);
     own.def("stage(__torch__.torch.classes.c10d.ProcessGroup group) -> ()", TORCH_FN(stage));
+    c10d::TimerRegistry()->Register(kDevice, [](Device) { return std::make_unique<Timer>(); });
     return nullptr;
   } catch (const std::exception& error) {
     failure = error.what();
