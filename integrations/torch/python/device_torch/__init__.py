@@ -48,8 +48,8 @@ def _register():
     _sharing.install(name)
     _later.after_import("torch._dynamo", "device_torch._compile", name, module)
     for package in ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric"):
-        library = f"{package}.accelerators"
-        _later.after_import(library, "device_torch._lightning", library, name, module)
+        accelerators = f"{package}.accelerators"
+        _later.after_import(accelerators, "device_torch._lightning", accelerators, name, module)
     _distributed.install(name, functions)
     _distributed.refuse_data_parallel(name)
 

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent import futures
 
 
 # The files of the shim, in `csrc`.
@@ -61,18 +63,26 @@ def build_shim(torch, into):
     if not (into / "libdevice_torch.so").exists():
         raise BuildError(f"there is no libdevice_torch.so in {into}: `pip install` of the checkout builds it")
     shim = into / f"shim-{version[1]}.so"
+    folder = pathlib.Path(__file__).parent / "csrc"
     names = list(SOURCES)
     # A PyTorch that was built without `torch.distributed` lacks these headers.
     if (torch / "include" / "torch" / "csrc" / "distributed" / "c10d" / "ProcessGroup.hpp").exists():
         names.append("process_group.cpp")
-    sources = [str(pathlib.Path(__file__).parent / "csrc" / name) for name in names]
-    _run(
-        [*_compiler(), "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
-        + ["-Wno-unused-parameter", "-isystem", str(torch / "include"), "-isystem", str(torch / "include" / "kineto")]
-        + [*sources, "-o", str(shim)]
-        + [f"-L{into}", "-ldevice_torch", f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu"]
-        + ["-Wl,-rpath,$ORIGIN", "-Wl,--strip-all", *os.environ.get("DEVICE_TORCH_CXXFLAGS", "").split()]
-    )
+    options = ["-std=c++20", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-unused-parameter"]
+    options += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include" / "kineto")]
+    options += os.environ.get("DEVICE_TORCH_CXXFLAGS", "").split()
+    with tempfile.TemporaryDirectory() as objects, futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+
+        def compile_one(name):
+            made = str(pathlib.Path(objects, name).with_suffix(".o"))
+            _run([*_compiler(), *options, "-c", str(folder / name), "-o", made])
+            return made
+
+        made = list(pool.map(compile_one, names))
+        _run(
+            [*_compiler(), "-shared", *made, "-o", str(shim), f"-L{into}", "-ldevice_torch", f"-L{torch / 'lib'}"]
+            + ["-lc10", "-ltorch_cpu", "-Wl,-rpath,$ORIGIN", "-Wl,--strip-all"]
+        )
     return shim
 
 

@@ -128,6 +128,25 @@ Tensor batch_norm_backward_elements(
   return result.to(input.scalar_type());
 }
 
+// --- Dropout, whose kernel of the CPU would draw from the CPU's generator and not from the device's ---
+
+std::tuple<Tensor, Tensor> dropout(const Tensor& self, double probability, std::optional<bool> train) {
+  const auto options = self.options().dtype(at::kBool);
+  if (!train.value_or(true) || probability == 0) return {self.clone(), at::ones_like(self, options)};
+  const auto mask = at::empty_like(self, options).bernoulli_(1 - probability);
+  return {self * mask * (probability == 1 ? 0 : 1 / (1 - probability)), mask};
+}
+
+// --- Automatic mixed precision: gradients of a scaled loss ---
+
+void unscale(at::TensorList gradients, Tensor& found_infinite, const Tensor& inverse_scale) {
+  for (const auto& gradient : gradients) {
+    const auto is_finite = gradient.isfinite().all();
+    found_infinite.copy_(at::where(is_finite, found_infinite, at::ones_like(found_infinite)));
+    gradient.mul_(inverse_scale);
+  }
+}
+
 } // namespace
 
 void register_compositions(torch::Library& device, torch::Library& autograd) {
@@ -135,6 +154,8 @@ void register_compositions(torch::Library& device, torch::Library& autograd) {
     library->impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
     library->impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
   }
+  device.impl("native_dropout", TORCH_FN(dropout));
+  device.impl("_amp_foreach_non_finite_check_and_unscale_", TORCH_FN(unscale));
   device.impl("batch_norm_stats", TORCH_FN(batch_norm_stats));
   device.impl("batch_norm_elemt", TORCH_FN(batch_norm_elements));
   device.impl("batch_norm_gather_stats", TORCH_FN(batch_norm_gather_stats));

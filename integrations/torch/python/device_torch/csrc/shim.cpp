@@ -286,6 +286,28 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
   // Queued work owns its memory.
   void recordDataPtrOnStream(const at::DataPtr&, const Stream&) const override {}
+
+  // These two are not marked as overrides: not each version declares them.
+  void* getStreamNativeHandle(const Stream asked) const {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "a stream of `", name_of(asked.device_index()), "` has no native handle in PyTorch: those of the "
+        "registry have a kind, such as `opencl.cl_command_queue`, and are valid within a kernel's launch alone");
+  }
+#if __has_include(<c10/core/DeviceCapability.h>)
+  // All types of whole bytes that PyTorch converts: what the device lacks, the CPU computes.
+  c10::DeviceCapability getDeviceCapability(Device) const {
+    c10::DeviceCapability capability;
+    capability.capability_data.capability_bits = 0;
+    auto& types = capability.capability_data.supported_scalar_types;
+    types.has_Bool = types.has_Byte = types.has_Char = types.has_Short = types.has_Int = types.has_Long = 1;
+    types.has_UInt16 = types.has_UInt32 = types.has_UInt64 = 1;
+    types.has_BFloat16 = types.has_Half = types.has_Float = types.has_Double = 1;
+    types.has_ComplexHalf = types.has_ComplexFloat = types.has_ComplexDouble = 1;
+    types.has_Float8_e5m2 = types.has_Float8_e4m3fn = 1;
+    types.has_Float8_e5m2fnuz = types.has_Float8_e4m3fnuz = types.has_Float8_e8m0fnu = 1;
+    return capability;
+  }
+#endif
 };
 
 // --- Random numbers ---
@@ -294,7 +316,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 struct Generator final : c10::GeneratorImpl {
   explicit Generator(DeviceIndex device, uint64_t seed = c10::detail::getNonDeterministicRandom())
       : GeneratorImpl(Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
-        cpu(at::detail::createCPUGenerator(seed)) {}
+        cpu_(at::detail::createCPUGenerator(seed)) {}
 
   void set_current_seed(uint64_t seed) override { locked()->set_current_seed(seed); }
   // The CPU's generator has no offset, and PyTorch writes and reads one with the state in a pickle.
@@ -308,23 +330,44 @@ struct Generator final : c10::GeneratorImpl {
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override { return locked()->get_state(); }
   Generator* clone_impl() const override {
     auto* copy = new Generator(device().index());
-    copy->cpu = cpu.clone();
+    copy->set_cpu(cpu().clone());
     return copy;
   }
 
-  at::Generator cpu;
+  // A compiled graph draws from a state of its own, which it sets for the time of an operator. It is the same generator.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    auto shared = c10::make_intrusive<Generator>(device().index(), 0);
+    shared->set_cpu(cpu());
+    return shared;
+  }
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& state) override {
+    const auto* other = dynamic_cast<const Generator*>(state.get());
+    TORCH_CHECK(other != nullptr, "Expected the state of a generator of ", device());
+    set_cpu(other->cpu());
+  }
+
+  at::Generator cpu() const {
+    const std::lock_guard<std::mutex> lock(within_);
+    return cpu_;
+  }
 
  private:
+  void set_cpu(at::Generator generator) {
+    const std::lock_guard<std::mutex> lock(within_);
+    cpu_ = std::move(generator);
+  }
+
   // The CPU's kernels lock the generator that they get, which is the one within.
   struct Locked {
-    c10::GeneratorImpl* generator;
+    at::Generator generator;
     std::lock_guard<std::mutex> lock;
-    c10::GeneratorImpl* operator->() const { return generator; }
+    explicit Locked(at::Generator within) : generator(std::move(within)), lock(generator.mutex()) {}
+    c10::GeneratorImpl* operator->() const { return generator.unsafeGetGeneratorImpl(); }
   };
-  Locked locked() const {
-    auto* generator = cpu.unsafeGetGeneratorImpl();
-    return {generator, std::lock_guard<std::mutex>(generator->mutex_)};
-  }
+  Locked locked() const { return Locked(cpu()); }
+
+  mutable std::mutex within_;
+  at::Generator cpu_;
 };
 
 // The generators of devices, each made at its first use.
@@ -772,7 +815,7 @@ void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::stri
       } else if (is_generator(schema.arguments()[at])) {
         const auto generator = argument.isNone() ? default_generator(device.index()) : argument.toGenerator();
         if (generator.device().type() == kDevice) {
-          argument = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+          argument = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu();
         }
       }
     }
@@ -962,7 +1005,7 @@ struct Made {
       TORCH_CHECK(
           generator.device().type() == kDevice, "Expected a generator of the device, but found one of ",
           generator.device());
-      auto& cpu = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu;
+      auto cpu = static_cast<Generator*>(generator.unsafeGetGeneratorImpl())->cpu();
       const std::lock_guard<std::mutex> lock(cpu.mutex());
       *drawn = at::check_generator<at::CPUGeneratorImpl>(cpu)->random64();
       return DT_OK;
