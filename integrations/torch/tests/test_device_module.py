@@ -7,6 +7,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from device_torch import _absent
+from device_torch._properties import DeviceProperties
 
 
 def test_each_name_of_cuda_and_xpu_is_there_or_says_why_not(device, module):
@@ -42,6 +43,18 @@ def test_properties_are_those_of_the_registry(device, module):
         assert properties.kind == "simulated" and isinstance(properties.attributes["guarded_memory"], bool)
         assert properties.pci == "ffffffff:00:00.0" and properties.driver_version
         assert properties.multi_processor_count is None and properties.vendor is None
+
+
+def test_properties_are_read_from_lines():
+    lines = (
+        "name\ts\ta card\npci\ts\t0001:3b:1f.7\nmajor\ti\t9\nattributes.multiprocessors\ti\t132\nattributes.pci\tb\t1\n"
+    )
+    properties = DeviceProperties.of(lines + "native_dtypes\ts\tf32 bf16\n")
+    assert (properties.pci_domain_id, properties.pci_bus_id, properties.pci_device_id) == (1, 0x3B, 0x1F)
+    assert properties.major == 9 and properties.minor is None and properties.multi_processor_count == 132
+    assert properties.native_dtypes == ("f32", "bf16") and properties.pci == "0001:3b:1f.7"
+    assert properties.attributes == {"multiprocessors": 132, "pci": True}
+    assert DeviceProperties.of("name\ts\tx\n").pci_bus_id is None
 
 
 def test_properties_open_no_device_and_a_child_may_use_it(program):

@@ -6,8 +6,9 @@ import types
 class DeviceProperties(types.SimpleNamespace):
     """The properties of a device. What its backend does not know is None.
 
-    `name`, `total_memory`, `multi_processor_count`, `major` and `minor`, which are the compute capability, are as in
-    PyTorch's own. `attributes` has facts by name that differ from backend to backend.
+    `name`, `total_memory`, `multi_processor_count`, `major` and `minor`, which are the compute capability, and the
+    numbers of the PCI address are as in PyTorch's own. `attributes` has facts by name that differ from backend to
+    backend.
     """
 
     @classmethod
@@ -23,7 +24,17 @@ class DeviceProperties(types.SimpleNamespace):
         if known["native_dtypes"] is not None:
             known["native_dtypes"] = tuple(known["native_dtypes"].split())
         count = attributes.get("multiprocessors", attributes.get("compute_units"))
-        return cls(**known, multi_processor_count=count, attributes=attributes)
+        # As in `0000:3b:00.0`. PyTorch binds processes to the processors near it.
+        address = (known["pci"] or "").replace(".", ":").split(":")
+        domain, bus, device, _ = [int(part, 16) for part in address] if known["pci"] else [None] * 4
+        return cls(
+            **known,
+            multi_processor_count=count,
+            pci_domain_id=domain,
+            pci_bus_id=bus,
+            pci_device_id=device,
+            attributes=attributes,
+        )
 
 
 # What a backend may leave out.
