@@ -235,7 +235,7 @@ def test_an_operator_of_one_device_alone_is_an_error(device, compute):
         (RuntimeError, "capabilit", lambda device: torch.accelerator.get_device_capability(device)),
         (RuntimeError, "native handle", lambda device: torch.Stream(device).native_handle),
         (RuntimeError, "Graph is not supported", lambda _: torch.accelerator.Graph()),
-        (RuntimeError, "only available on CPU", lambda device: multiprocessing.reduction.ForkingPickler.dumps(torch.ones(2, device=device))),
+        (RuntimeError, "is not shared between processes", lambda device: multiprocessing.reduction.ForkingPickler.dumps(torch.ones(2, device=device))),
         (ValueError, "FlexAttention is only supported on", lambda device: _flex_attention(torch.ones(1, 1, 16, 8, device=device))),
     ],
     ids=["capability", "native handle", "graph", "another process", "flex attention"],
