@@ -679,6 +679,8 @@ struct RawActivity {
     name: *const c_char,
     len: usize,
     stream: u64,
+    stream_name: *const c_char,
+    stream_len: usize,
     thread: i64,
     operator: u64,
     bytes: u64,
@@ -714,6 +716,8 @@ extern "C" fn dt_end_recording(
                 name: row.name.as_ptr().cast(),
                 len: row.name.len(),
                 stream: row.stream,
+                stream_name: row.stream_name.as_ptr().cast(),
+                stream_len: row.stream_name.len(),
                 thread: row.thread,
                 operator: row.operator,
                 bytes: row.bytes,
@@ -754,4 +758,9 @@ extern "C" fn dt_len_of(pointer: *const c_void, len: *mut usize) -> c_int {
         unsafe { put(len, place.buffer.len()) };
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_is_computing() -> c_int {
+    streams::are_unused().into()
 }

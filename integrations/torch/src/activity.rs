@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use device_registry::activity::{
-    self, Activity, Batch, Clock, Id, Observation, Observer, Outcome, Record, SpanGuard, Work,
+    self, Activity, Batch, Clock, Id, Name, Observation, Observer, Outcome, Record, SpanGuard, Work,
 };
 use device_registry::{Device, ErrorChain};
 use parking_lot::Mutex;
@@ -52,6 +52,7 @@ struct Pieces {
     pieces: HashMap<Id, Piece>,
     /// The system's numbers of threads, by those of the registry.
     threads: HashMap<u64, i64>,
+    labels: HashMap<Id, Name>,
     lost: u64,
 }
 
@@ -82,8 +83,9 @@ pub(crate) struct Row {
     pub(crate) name: Cow<'static, str>,
     /// The index of the device in PyTorch.
     pub(crate) device: i32,
-    /// The registry's number of the stream; 0 for a blocking call.
+    /// The registry's number of the stream, and its name; 0 for a blocking call.
     pub(crate) stream: u64,
+    pub(crate) stream_name: Cow<'static, str>,
     /// The system's number of the thread that asked for it; 0 if it is not known.
     pub(crate) thread: i64,
     /// PyTorch's number of the operator; 0 for work outside of one.
@@ -160,6 +162,13 @@ impl Recording {
             moment.saturating_add(distance(instant, time)).saturating_sub(distance(time, instant))
         };
         let threads = std::mem::take(&mut pieces.threads);
+        let labels = std::mem::take(&mut pieces.labels);
+        let stream_name = |stream: Option<Id>| match stream {
+            None => Cow::from("blocking calls"),
+            Some(id) => {
+                labels.get(&id).map_or_else(|| format!("stream {id}"), |label| label.to_string()).into()
+            }
+        };
         if pieces.lost > 0 {
             problems.push(format!("{} records were lost, as they came too fast", pieces.lost));
         }
@@ -177,6 +186,7 @@ impl Recording {
                 name,
                 device: i32::try_from(device).ok()?,
                 stream: asked.stream.map_or(0, Id::get),
+                stream_name: stream_name(asked.stream),
                 thread: thread.unwrap_or(0),
                 operator: operator.map_or(0, |operator| operator.number),
                 bytes: asked.what.bytes().unwrap_or(0) as u64,
@@ -253,6 +263,9 @@ impl Pieces {
             Activity::Ended { work, clock, .. } => self.piece(work).ended = Some((time, clock)),
             Activity::Called { call, what, .. } => self.piece(call).asked = asked(what),
             Activity::Returned { call, .. } => self.piece(call).ended = Some((time, Clock::Host)),
+            Activity::StreamLabeled { label, .. } => {
+                self.labels.extend(stream.map(|stream| (stream, label)));
+            }
             Activity::Entered { span, .. } if !self.threads.contains_key(&thread) => {
                 let operators = OPERATORS.lock();
                 let operator = operators.as_ref().and_then(|operators| operators.get(&span));

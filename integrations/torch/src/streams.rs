@@ -62,9 +62,14 @@ pub(crate) fn while_unused(compute: impl FnOnce()) {
     compute();
 }
 
+/// Whether the thread may use no stream.
+pub(crate) fn are_unused() -> bool {
+    UNUSED.try_with(Cell::get).unwrap_or(false)
+}
+
 /// The stream with a number.
 pub(crate) fn get(device: usize, number: usize) -> Result<&'static Stream, Failure> {
-    if UNUSED.try_with(Cell::get).unwrap_or(false) {
+    if are_unused() {
         return Err(Failure::new(
             "a kernel of the CPU, which computes in the place of a device, used the device, which could wait for it \
              forever",
@@ -81,6 +86,8 @@ pub(crate) fn get(device: usize, number: usize) -> Result<&'static Stream, Failu
         0 => registered.default_stream()?,
         _ => registered.create_stream_with(&StreamOptions::new().with_priority(priority(number)))?,
     };
+    // For observers.
+    stream.set_label(&format!("PyTorch stream {number}"));
     Ok(place.get_or_init(|| stream))
 }
 

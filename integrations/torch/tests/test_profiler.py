@@ -64,6 +64,15 @@ def test_use_device_has_times_of_operators_and_writes_nothing(device, kernels, c
     assert f"{device.upper()} total" in rows.table()
 
 
+def test_the_cpu_in_the_place_of_the_device_is_no_warning(device, recwarn):
+    tensor = matrix(device)
+    for use_kineto in (False, True):
+        with torch.autograd.profiler.profile(use_device=device, use_kineto=use_kineto) as profiled:
+            tensor.cumsum(0)
+        assert "aten::cumsum" in {row.key for row in profiled.key_averages()}
+    assert [str(warning.message) for warning in recwarn] == []
+
+
 def test_rows_of_the_device_have_names_and_plausible_times(device, kernels, capfd):
     with profile(activities=[ProfilerActivity.CPU]):
         torch.ones(2) + 1
@@ -119,6 +128,8 @@ def test_a_chrome_trace_has_kernels_with_their_operators(device, module, kernels
     assert (0, module.get_device_name(0)) in names
     copies = [event for event in events if event.get("cat") == "gpu_memcpy" and event["name"] == "Memcpy DtoH"]
     assert copies[-1]["args"]["bytes"] == 128 * 128 * 4
+    lanes = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert lanes[kernel["pid"], kernel["tid"]] == "PyTorch stream 0"
     waits = [event for event in events if event.get("cat") == "privateuse1_runtime"]
     assert any("synchronize" in wait["name"] for wait in waits)
     assert not any("event" in wait["name"] for wait in waits), "the profiler's own wait"

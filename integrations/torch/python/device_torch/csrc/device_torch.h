@@ -162,11 +162,13 @@ enum { DT_KERNEL = 0, DT_COPY = 1, DT_FILL = 2, DT_WAIT = 3 };
 typedef struct {
   int32_t kind;
   int32_t device;
-  // Its name, such as that of the kernel, and its length.
+  // Its name, such as that of the kernel. Texts have a length, and live until `each` returns.
   const char* name;
   size_t len;
-  // The registry's number of the stream; 0 for a call that the host waited for.
+  // The registry's number of the stream, and its name; 0 for a call that the host waited for.
   uint64_t stream;
+  const char* stream_name;
+  size_t stream_len;
   // The system's number of the thread that asked for it; 0 if it is not known.
   int64_t thread;
   // PyTorch's number of the operator; 0 for work outside of one.
@@ -187,6 +189,8 @@ int dt_end_recording(void* recording, void* context, void (*each)(void* context,
 // The calling thread, by the system's number, enters an operator, by PyTorch's. Without a recording, they do nothing.
 void dt_enter_operator(uint64_t op, int64_t thread);
 void dt_leave_operator(void);
+// Whether the thread is in the `compute` of `dt_with_mapped`, where it may use no device.
+int dt_is_computing(void);
 // The length of the allocation that contains the pointer.
 int dt_len_of(const void* pointer, size_t* len);
 

@@ -35,6 +35,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,8 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
   // An exception would be printed with a stack for each operator: what fails has no event, and so no time.
   void record(c10::DeviceIndex* device, torch::profiler::impl::ProfilerVoidEventStub* event, int64_t* cpu_ns)
       const override {
+    // An operator of the CPU, which computes in the place of the device, takes no time of the device.
+    if (dt_is_computing()) return;
     try {
       const c10::impl::VirtualGuardImpl guard(kDevice);
       const auto current = guard.getDevice();
@@ -144,7 +147,7 @@ struct Session final : libkineto::IActivityProfilerSession {
       if (row.kind != DT_WAIT) {
         activity.addMetadata("device", std::to_string(row.device));
         activity.addMetadata("stream", std::to_string(row.stream));
-        devices_[row.device].insert(row.stream);
+        devices_[row.device].try_emplace(row.stream, found.stream);
       }
       if (row.bytes != 0) activity.addMetadata("bytes", std::to_string(row.bytes));
       if (row.error > 0) activity.addMetadata("error of the clock (ns)", std::to_string(row.error));
@@ -164,10 +167,8 @@ struct Session final : libkineto::IActivityProfilerSession {
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     std::vector<libkineto::ResourceInfo> infos;
     for (const auto& [device, streams] : devices_) {
-      for (const auto stream : streams) {
-        const auto number = static_cast<int64_t>(stream);
-        const auto name = stream == 0 ? std::string("blocking calls") : "stream " + std::to_string(stream);
-        infos.push_back({number, number, device, name});
+      for (const auto& [stream, name] : streams) {
+        infos.push_back(info_of<libkineto::ResourceInfo>(device, static_cast<int64_t>(stream), name));
       }
     }
     return infos;
@@ -181,11 +182,12 @@ struct Session final : libkineto::IActivityProfilerSession {
  private:
   struct Found {
     dt_activity row;
-    std::string name;
+    std::string name, stream;
   };
 
   static void add(void* session, const dt_activity* row) {
-    static_cast<Session*>(session)->found_.push_back({*row, std::string(row->name, row->len)});
+    static_cast<Session*>(session)->found_.push_back(
+        {*row, std::string(row->name, row->len), std::string(row->stream_name, row->stream_len)});
   }
 
   void end() {
@@ -224,11 +226,21 @@ struct Session final : libkineto::IActivityProfilerSession {
     return {device, device + libkineto::kExceedMaxPid, name_of(device), name_of(device)};
   }
 
+  template <typename Info>
+  static Info info_of(int device, int64_t stream, const std::string& name) {
+    // Versions of PyTorch differ in the order.
+    if constexpr (std::is_aggregate_v<Info>) {
+      return {.id = stream, .sortIndex = stream, .deviceId = device, .name = name};
+    } else {
+      return {device, stream, stream, name};
+    }
+  }
+
   void* recording_ = nullptr;
   std::vector<Found> found_;
   std::vector<std::string> errors_;
-  // The streams with work, by device.
-  std::map<int, std::set<uint64_t>> devices_;
+  // The streams with work and their names, by device.
+  std::map<int, std::map<uint64_t, std::string>> devices_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
 };
 
