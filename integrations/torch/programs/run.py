@@ -36,8 +36,8 @@ from program import PROGRAMS
 
 # Files of programs, in the order of the table.
 FILES = [
-    "weights", "examples", "precision", "checkpoints", "masks", "language", "architectures", "generation", "vision", "images", "libraries",
-    "loaders", "processes",
+    "weights", "examples", "precision", "checkpoints", "masks", "language", "architectures", "generation", "vision",
+    "images", "libraries", "loaders", "processes",
 ]  # fmt: skip
 
 Outcome = collections.namedtuple("Outcome", "status text worst compared seconds kernels")

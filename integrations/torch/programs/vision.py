@@ -172,3 +172,50 @@ def ghostnet(device):
     import timm
 
     return trained(timm.create_model("ghostnet_050", num_classes=10, drop_rate=0.0), device, 48)
+
+
+@program("timm", **DEEP)
+def timm_architectures(device):
+    """Small architectures of timm: CoAtNet, EfficientNet, NFNet, MambaOut and others"""
+    import timm
+
+    found = {"parameters": {}, "loss": {}, "gradient": {}, "sample": {}}
+    # What test_maxvit has before a norm has a gradient of rounding alone.
+    for name in timm.list_models("test_*", exclude_filters="test_maxvit"):
+        model = timm.create_model(name, num_classes=4, drop_rate=0.0, drop_path_rate=0.0).to(device)
+        pictures, labels = torch.randn(4, 3, 160, 160).to(device), torch.arange(4, device=device)
+        loss = F.cross_entropy(model(pictures), labels)
+        loss.backward()
+        found["parameters"][name] = count(model)
+        found["loss"][name] = loss
+        found["gradient"][name] = gradients_of(model)
+        model.eval()
+        with torch.no_grad():
+            found["sample"][name] = model(pictures)
+    return found
+
+
+@program("torchvision", **DEEP)
+def optical_flow(device):
+    """RAFT: correlations of two pictures, looked up by `grid_sample` in turns"""
+    import torchvision
+
+    model = torchvision.models.optical_flow.raft_small().to(device)
+    picture = torch.rand(1, 3, 128, 128).to(device)
+    loss = lambda model: model(picture, picture.roll(1, -1), num_flow_updates=2)[-1].abs().mean()
+    return train(model, loss, torch.optim.SGD(model.parameters(), lr=1e-4), steps=1)
+
+
+@program("torchvision", **DEEP)
+def video(device):
+    """R3D: convolutions over time"""
+    import torchvision
+
+    model = torchvision.models.video.r3d_18(num_classes=4).to(device)
+    films, labels = torch.randn(4, 3, 8, 32, 32).to(device), torch.arange(4, device=device)
+    return train(
+        model,
+        lambda model: F.cross_entropy(model(films), labels),
+        torch.optim.SGD(model.parameters(), lr=0.01),
+        steps=1,
+    )
