@@ -21,7 +21,7 @@ C = torch._C
 ROOT = pathlib.Path(torch.__file__).parent
 HERE = pathlib.Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "torch-hooks.md"
-SHIM = HERE.parent / "python" / "device_torch" / "csrc" / "shim.cpp"
+SHIM = HERE.parent / "python" / "device_torch" / "csrc"
 
 # The devices of PyTorch's own, as their keys of dispatch have them.
 DEVICES = ("CUDA", "XPU", "MPS", "MTIA", "HPU")
@@ -134,6 +134,23 @@ def test_each_operator_of_another_device_is_computed_here_or_has_a_row():
     )
 
 
+def test_each_operator_that_draws_random_numbers_takes_a_generator_or_has_a_row():
+    """The fallback gives the CPU the generator of the device. Without such an argument the CPU draws from its own."""
+
+    def is_of_the_cpus_generator(name):
+        if has(name, "PrivateUse1") or any(has(name, key) for key in COMPOSITES) or not has(name, "CPU"):
+            return False
+        packet, _, overload = short(name).partition(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
+        takes_one = any("Generator" in str(argument.type) for argument in operator._schema.arguments)
+        return torch.Tag.nondeterministic_seeded in operator.tags and not takes_one
+
+    names = {name for name in C._dispatch_get_all_op_names() if name.startswith("aten::")}
+    assert torch.Tag.nondeterministic_seeded in torch.ops.aten.bernoulli_.float.tags
+    found = {f"Generator:{short(name)}" for name in names if is_of_the_cpus_generator(name)}
+    assert_rows(found, "operators that draw without a generator")
+
+
 def test_each_question_that_pytorch_asks_of_a_tensor_has_a_row():
     """A question may have a list of PyTorch's devices behind it: so `Module.to` came to make other parameters."""
 
@@ -142,7 +159,8 @@ def test_each_question_that_pytorch_asks_of_a_tensor_has_a_row():
         of_tensors = any("Tensor" in str(argument.type) for argument in schema.arguments)
         return of_tensors and schema.returns and all(str(result.type) in ("bool", "int") for result in schema.returns)
 
-    names = {name for name in C._dispatch_get_all_op_names() if name.startswith("aten::") and C._dispatch_has_kernel(name)}
+    names = {name for name in C._dispatch_get_all_op_names() if name.startswith("aten::")}
+    names = {name for name in names if C._dispatch_has_kernel(name)}
     found = {short(name) for name in names if is_question(name)}
     assert {"_has_compatible_shallow_copy_type", "_fused_sdp_choice"} <= found, found
     assert_rows(found, "operators that return a truth value or a number")
@@ -193,14 +211,15 @@ INTERFACES = {
     ("ATen/core/CachingHostAllocator.h", "HostAllocator"): "HostAllocator",
     ("c10/core/GeneratorImpl.h", "GeneratorImpl"): "GeneratorImpl",
     ("ATen/core/GraphImplInterface.h", "GraphImplInterface"): None,
-    ("torch/csrc/profiler/stubs/base.h", "ProfilerStubs"): None,
+    ("torch/csrc/profiler/stubs/base.h", "ProfilerStubs"): "ProfilerStubs",
 }
 
 
 def virtual_functions(header, name):
     """The virtual functions of a class, but for its destructor."""
     assert header in headers(), f"PyTorch has no {header} where it was"
-    body = re.search(rf"^(?:struct|class)(?: [A-Z_0-9]+)* {name}\b[^;{{]*\{{(.*?)^\}};", code(header), re.M | re.S)
+    start = rf"^(?:struct|class)(?: [A-Z_0-9]+)* {name}\b[^;{{]*"
+    body = re.search(start + r"\{(.*?)^\};", code(header), re.M | re.S)
     assert body, f"PyTorch's headers have no class {name} where it was"
     functions = {match[1] for match in re.finditer(r"\bvirtual\b[^~;{(]*?\b(\w+)\s*\(", body[1])}
     assert functions, f"{name} has no virtual functions: is it read as it is written?"
@@ -209,9 +228,10 @@ def virtual_functions(header, name):
 
 def functions_of_the_shim(base):
     """The functions of the shim's structures that derive from a class."""
-    text = SHIM.read_text()
-    bodies = re.findall(rf"^struct \w+ (?:final )?: (?:\w+::)*{base} \{{(.*?)^\}};", text, re.M | re.S)
-    assert bodies, f"no structure of shim.cpp derives from {base}"
+    text = "\n".join(path.read_text() for path in sorted(SHIM.glob("*.cpp")))
+    start = rf"^(?:struct|class) \w+ (?:final )?: (?:public )?(?:\w+::)*{base} "
+    bodies = re.findall(start + r"\{(.*?)^\};", text, re.M | re.S)
+    assert bodies, f"no structure of the shim derives from {base}"
     # Some depend on the version, and are not marked as overrides.
     return set(re.findall(r"^  [^\n;=]*?\b(\w+)\([^;{}]*?\)[^;{}()]*\{", "\n".join(bodies), re.M))
 
@@ -221,11 +241,12 @@ def test_each_virtual_function_is_overridden_or_has_a_row():
     for (header, name), base in INTERFACES.items():
         ours = functions_of_the_shim(base) if base else set()
         found |= {f"{name}::{function}" for function in virtual_functions(header, name) - ours}
-    assert_rows(found, "virtual functions that shim.cpp does not override")
+    assert_rows(found, "virtual functions that the shim does not override")
 
 
 def test_each_interface_that_a_device_may_implement_is_read():
-    pattern = re.compile(r"^(?:struct|class)(?: [A-Z_0-9]+)* (\w*(?:PrivateUse1|Accelerator|Impl)\w*Interface)\b[^;]*\{", re.M)
+    name = r"(\w*(?:PrivateUse1|Accelerator|Impl)\w*Interface)"
+    pattern = re.compile(rf"^(?:struct|class)(?: [A-Z_0-9]+)* {name}\b[^;]*\{{", re.M)
     files = [file for file, text in headers().items() if not file.startswith("torch/") and "Interface" in text]
     found = {name for file in files for name in pattern.findall(code(file))}
     assert {"DeviceGuardImplInterface", "PrivateUse1HooksInterface"} <= found
@@ -253,7 +274,8 @@ def test_each_list_of_devices_in_headers_has_a_row():
 @functools.cache
 def registrations():
     """What a backend may register: names in headers that say so, and functions in Python by their files."""
-    names = re.compile(r"\b(\w*regist(?:er|ry|ered)\w*privateuse(?:1|one)\w*|\w*privateuse(?:1|one)\w*regist\w*|\w+MetaRegistry)\b", re.I)
+    ours, register = r"\w*privateuse(?:1|one)\w*", r"\w*regist(?:er|ry|ered)"
+    names = re.compile(rf"\b({register}{ours}|{ours}regist\w*|\w+MetaRegistry)\b", re.I)
     found = {match for text in headers().values() if "rivate" in text.lower() for match in names.findall(text)}
     functions = re.compile(r"^def (register_\w*(?:device|backend)\w*)", re.M)
     for file, text in sources().items():
@@ -288,7 +310,8 @@ def lists_of_devices():
         for match in a_list.finditer(text):
             names = set(re.findall(r"[\"'](\w+)[\"']\s*[,:\])}]", match[0]))
             # Sentences have such lists as well.
-            if len(names & {*NAMES, "cpu"}) > 1 and names & set(NAMES[1:]) and not re.search(r"\betc|e\.g\.", match[0]):
+            is_list = len(names & {*NAMES, "cpu"}) > 1 and names & set(NAMES[1:])
+            if is_list and not re.search(r"\betc|e\.g\.", match[0]):
                 places.append(match.start())
         found |= {f"{file}:{function_at(text, place)}" for place in places}
     return found
@@ -317,21 +340,24 @@ def test_each_function_that_pytorch_calls_of_a_devices_module_is_there_or_has_a_
         if not file.startswith("_inductor"):
             found |= set(used.findall(text))
     assert {"get_rng_state", "is_available"} <= found, found
-    assert_rows({f"torch.<device>.{name}" for name in found if not hasattr(module, name)}, "functions of a device's module")
+    found = {f"torch.<device>.{name}" for name in found if not hasattr(module, name)}
+    assert_rows(found, "functions of a device's module")
 
 
 # --- The page ---
 
 
 @pytest.mark.skipif(not registered("CUDA"), reason="this build of PyTorch has no operators of CUDA")
-def test_each_row_of_the_page_is_of_something_that_is_there():
+def test_each_row_of_the_page_is_of_something_that_is_there(module):
     operators = {short(name) for name in C._dispatch_get_all_op_names()}
-    rules = {f"{kind}:{name}" for kind in ("Autocast", "Autograd") for name in operators}
+    rules = {f"{kind}:{name}" for kind in ("Autocast", "Autograd", "Generator") for name in operators}
     functions = {f"{name}::{function}" for header, name in INTERFACES for function in virtual_functions(header, name)}
     keys = {*C.DispatchKey.__members__, "AutocastPrivateUse1"}
     there = {*operators, *rules, *functions, *keys, *lists_of_devices(), *headers(), *PARTS, *registrations()}
     stale = {row for row in rows() if not row.startswith("torch.") and not fnmatch.filter(there, row)}
     assert not stale, f"docs/torch-hooks.md has rows for what PyTorch {torch.__version__} does not have: {sorted(stale)}"
+    absent = {row.removeprefix("torch.<device>.") for row in rows() if row.startswith("torch.<device>.")}
+    assert not (found := {name for name in absent if hasattr(module, name)}), f"the module has {sorted(found)}"
 
 
 def test_each_test_that_the_page_names_is_there():
