@@ -355,7 +355,7 @@ def test_each_row_of_the_page_is_of_something_that_is_there(module):
     keys = {*C.DispatchKey.__members__, "AutocastPrivateUse1"}
     there = {*operators, *rules, *functions, *keys, *lists_of_devices(), *headers(), *PARTS, *registrations()}
     stale = {row for row in rows() if not row.startswith("torch.") and not fnmatch.filter(there, row)}
-    assert not stale, f"docs/torch-hooks.md has rows for what PyTorch {torch.__version__} does not have: {sorted(stale)}"
+    assert not stale, f"docs/torch-hooks.md has rows for what {torch.__version__} does not have: {sorted(stale)}"
     absent = {row.removeprefix("torch.<device>.") for row in rows() if row.startswith("torch.<device>.")}
     assert not (found := {name for name in absent if hasattr(module, name)}), f"the module has {sorted(found)}"
 
