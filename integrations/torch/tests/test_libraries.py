@@ -13,6 +13,9 @@ class Registry(dict):
     def register(self, name, accelerator, description=""):
         self[name] = accelerator
 
+    def get(self, name):
+        return self[name]()
+
 {registry} = Registry()
 """
 
@@ -28,7 +31,7 @@ def lightning(tmp_path):
 
 def test_lightning_has_the_device_by_its_name(program, lightning):
     text = f"""
-        import sys
+        import pickle, sys
         sys.path.insert(0, {os.fspath(lightning)!r})
         import lightning.pytorch.accelerators as full, lightning.fabric.accelerators as fabric
         import torch
@@ -40,6 +43,7 @@ def test_lightning_has_the_device_by_its_name(program, lightning):
             accelerator.setup_device(torch.device("openreg:1"))
             print(torch.openreg.current_device(), accelerator.get_device_stats("openreg:1")["num_ooms"])
             accelerator.teardown()
+            print(type(pickle.loads(pickle.dumps(accelerator))) is made)
             try:
                 accelerator.setup_device(torch.device("cpu"))
             except RuntimeError as error:
@@ -47,7 +51,7 @@ def test_lightning_has_the_device_by_its_name(program, lightning):
     """
     advice = 'pass the device too, as strategy=SingleDeviceStrategy("openreg:0"), of lightning.'
     lines = program(text, DEVICE_TORCH="openreg").splitlines()
-    for of_one, library in ((lines[:11], "pytorch"), (lines[11:], "fabric")):
+    for of_one, library in ((lines[:12], "pytorch"), (lines[12:], "fabric")):
         first, second = "device(type='openreg', index=0)", "device(type='openreg', index=1)"
         assert of_one == [
             "True openreg 2",
@@ -60,5 +64,6 @@ def test_lightning_has_the_device_by_its_name(program, lightning):
             f"[1] [1] [{second}]",
             f"(0, 1) [0, 1] [{first}, {second}]",
             "1 0",
+            "True",
             f"Lightning chose the device `cpu` for the accelerator `openreg`: {advice}{library}.strategies",
         ]

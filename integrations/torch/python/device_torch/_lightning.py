@@ -1,17 +1,19 @@
 """The device as an accelerator of Lightning: `Trainer(accelerator="openreg", …)`, and the same for `Fabric`."""
 
-import sys
+import importlib
 
 import torch
 
 
 def register(library, name, module):
     """Adds the accelerator to the registry of one of the libraries."""
-    accelerators = sys.modules[library]
-    named = "AcceleratorRegistry" if hasattr(accelerators, "AcceleratorRegistry") else "ACCELERATOR_REGISTRY"
 
-    class Accelerator(accelerators.Accelerator):
+    class Accelerator(importlib.import_module(library).Accelerator):
         """What Lightning calls of a device."""
+
+        def __reduce__(self):
+            # Lightning sends it to the processes that it starts.
+            return _accelerator, (library, name)
 
         def setup_device(self, device):
             if device.type != name:
@@ -52,4 +54,14 @@ def register(library, name, module):
         def name():
             return name
 
-    getattr(accelerators, named).register(name, Accelerator, description=f"The devices of torch.{name}")
+    _registry(library).register(name, Accelerator, description=f"The devices of torch.{name}")
+
+
+def _registry(library):
+    accelerators = importlib.import_module(library)
+    is_full = hasattr(accelerators, "AcceleratorRegistry")
+    return accelerators.AcceleratorRegistry if is_full else accelerators.ACCELERATOR_REGISTRY
+
+
+def _accelerator(library, name):
+    return _registry(library).get(name)
