@@ -241,7 +241,7 @@ def apart(tensor):
 def collectives():
     """Each collective does on the device what it does on the CPU."""
     on_cpu = Calls("cpu")
-    names = [name for name, value in vars(Calls).items() if callable(value) and name not in ("__init__", "numbers", "empty")]
+    names = [name for name in vars(Calls) if not name.startswith("__") and name not in ("numbers", "empty")]
     assert len(names) >= 18
     for name in names:
         expected = list(getattr(on_cpu, name)())
@@ -279,9 +279,13 @@ def waits():
     assert dist.all_reduce(first, async_op=True).get_future().wait()[0] is not None
     assert first.sum().item() == 3000
 
-    first = tensor()
-    doubled = dist.all_reduce(first, async_op=True).get_future().then(lambda future: future.value()[0] * 2)
-    assert doubled.wait().sum().item() == 6000
+    # What continues a future computes on the device of the tensors, with derivatives.
+    first, weight = tensor(), torch.tensor([2.0], device=NAME, requires_grad=True)
+    doubled = dist.all_reduce(first, async_op=True).get_future().then(
+        lambda future: future.value()[0] * weight + torch.zeros(1, device=NAME)
+    )
+    doubled.wait().sum().backward()
+    assert weight.grad.item() == 3000
 
     # The work of the current stream before and after a collective is in its order.
     with torch.Stream(NAME):
@@ -291,6 +295,16 @@ def waits():
         dist.all_reduce(first)
         first.add_(1)
         assert first[0].item() == 3 * 2**20 + 1
+
+    # Another stream than that of the call waits for the work, though the call's is busy.
+    first, busy = apart(tensor()), torch.eye(400, device=NAME)
+    module().synchronize()
+    with torch.Stream(NAME):
+        work = dist.all_reduce(first, async_op=True)
+        for _ in range(30):
+            busy = busy @ busy
+    work.wait()
+    assert first.sum().item() == 3000
 
     work = dist.isend(first, 1) if rank == 0 else dist.irecv(first, 0)
     assert not work.is_completed() and work.wait() and work.is_completed()

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from torch import nn
 
 EXAMPLES = pathlib.Path(__file__).parents[1] / "examples"
 
@@ -33,9 +34,20 @@ def test_two_processes_exchange_tensors_and_train(group, device):
     assert statuses == [0, 0], printed
 
 
+def test_data_parallel_of_several_devices_says_what_to_use(device, two_devices):
+    with pytest.raises(NotImplementedError, match="use `DistributedDataParallel` with a process for each device"):
+        nn.DataParallel(nn.Linear(2, 1))
+    layer, inputs = nn.Linear(2, 1), torch.ones(3, 2)
+    expected = layer(inputs)
+    found = nn.DataParallel(layer, device_ids=[0])(inputs.to(device))
+    torch.testing.assert_close(found.cpu(), expected)
+
+
 def test_four_processes_train_with_the_default_backend(group):
     statuses, printed = group(4, "four")
     assert statuses == [0, 0, 0, 0], printed
+    # DistributedDataParallel's log has a clock.
+    assert "Time stats" not in printed
 
 
 def test_the_others_get_an_error_when_a_process_leaves(group):
@@ -51,7 +63,7 @@ def test_a_process_that_waits_for_too_long_gets_an_error(group):
     assert "Timed out" in printed
 
 
-def test_a_backend_of_that_name_is_not_replaced(program, device):
+def test_a_backend_of_that_name_is_not_replaced(program):
     printed = program(
         """
         import torch
@@ -72,8 +84,7 @@ def test_a_backend_of_that_name_is_not_replaced(program, device):
 
 def test_the_example_has_the_losses_of_one_process(device):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    example = subprocess.run(
-        [*command, EXAMPLES / "processes.py", device, "--epochs", "1", "--compare"], capture_output=True, text=True, timeout=300
-    )
+    command += [EXAMPLES / "processes.py", device, "--epochs", "1", "--compare"]
+    example = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert example.returncode == 0, example.stdout + example.stderr
     assert "the losses of one process" in example.stdout

@@ -1,6 +1,6 @@
-"""The backend `registry` of `torch.distributed`, for tensors of the device. `csrc/process_group.cpp` has its collectives.
+"""Several processes and several devices: the backend `registry` of `torch.distributed`, and what `DataParallel` says.
 
-Its processes talk by gloo, which PyTorch has for the CPU.
+The backend's collectives are in `csrc/process_group.cpp`. Its processes talk by gloo, PyTorch's backend for the CPU.
 """
 
 import ctypes
@@ -30,6 +30,8 @@ def install(name, shim):
 
 def _create(name, shim, store, rank, size, timeout):
     """The backend for one process group."""
+    if not torch.distributed.is_gloo_available():
+        raise RuntimeError(f"the backend `{NAME}` needs gloo, without which this PyTorch was built")
     _register(shim)
     from torch.distributed.distributed_c10d import ProcessGroup, ProcessGroupGloo
 
@@ -49,7 +51,7 @@ def _register(shim):
 
 
 def refuse_data_parallel(name):
-    """Makes `DataParallel` over several devices an error with what to do: it copies by functions that CUDA alone has."""
+    """Makes `DataParallel` over several devices an error with what to do: it copies by functions of CUDA alone."""
     own = torch.nn.DataParallel.__init__
 
     @functools.wraps(own)
@@ -57,8 +59,8 @@ def refuse_data_parallel(name):
         own(self, *arguments, **options)
         if len(self.device_ids) > 1 and self.src_device_obj.type == name:
             raise NotImplementedError(
-                f"`DataParallel` works with several devices of CUDA, not of `{name}`: use `DistributedDataParallel` with "
-                f"a process for each device, or one device: `device_ids=[{self.device_ids[0]}]`"
+                f"`DataParallel` works with several devices of CUDA, not of `{name}`: use `DistributedDataParallel` "
+                f"with a process for each device, or one device: `device_ids=[{self.device_ids[0]}]`"
             )
 
     torch.nn.DataParallel.__init__ = __init__

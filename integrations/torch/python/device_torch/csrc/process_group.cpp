@@ -1,13 +1,14 @@
-// A backend of `torch.distributed` for the device: gloo, which PyTorch has for the CPU, does the work. It gets the memory
-// of the device's tensors where the host reaches it, and else copies.
+// A backend of `torch.distributed` for the device: gloo, PyTorch's own backend for the CPU, does its work, and gets the
+// memory of the device's tensors where the host reaches it, and copies elsewhere.
 //
-// It is C++ and not Python. PyTorch takes a backend in Python from 2.15 on, and never says of its work that it is
-// completed; gloo's threads would need the interpreter, also when it ends. This includes nothing of Python all the
-// same, as PyTorch makes an object of Python for each backend that a process group has.
+// This is C++ and not Python. PyTorch has backends in Python since 2.15, but the work that they return never says that
+// it is completed, and gloo's threads would need the interpreter, also while it ends. It includes nothing of Python all
+// the same: PyTorch makes the object in Python for a backend that a process group has.
 
 #include <ATen/ATen.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -30,87 +31,70 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 constexpr auto kDevice = c10::DeviceType::PrivateUse1;
 
-// What gloo gets for the tensors of one call: their own memory if they are contiguous and the host reaches it, else
-// contiguous copies. The outputs among these go to the device in the order of the streams that were current at the call.
+// What gloo gets for the tensors of one call: their own memory if the host reaches it and they are contiguous, else
+// contiguous copies. Copies of outputs go to the device in the order of the streams that were current at the call.
 class Staging {
  public:
   // For gloo to read, after the work that the device has.
   Tensor input(const Tensor& tensor) {
-    auto here = in_place(tensor);
+    const auto here = in_place(tensor);
     return here.has_value() ? *here : copy(tensor);
   }
+  Tensors input(const Tensors& tensors) {
+    return each(tensors, [this](const Tensor& tensor) { return input(tensor); });
+  }
+  TensorLists input(const TensorLists& lists) {
+    return each(lists, [this](const Tensors& tensors) { return input(tensors); });
+  }
 
-  // For gloo to read and to overwrite.
+  // For gloo to read and to overwrite, where the tensor is no output.
   Tensor copy(const Tensor& tensor) {
     const auto host = empty(tensor);
     const at::AutoDispatchBelowADInplaceOrView raw;
     host.copy_(tensor);
     return host;
   }
+  Tensors copy(const Tensors& tensors) {
+    return each(tensors, [this](const Tensor& tensor) { return copy(tensor); });
+  }
 
+  // For gloo to write.
   Tensor output(const Tensor& tensor) {
-    auto here = in_place(tensor);
-    if (!here.has_value()) return output(tensor, empty(tensor));
-    add({tensor, {}});
-    return *here;
+    const auto here = in_place(tensor);
+    return here.has_value() ? add(tensor, *here, false) : add(tensor, empty(tensor), true);
+  }
+  Tensors output(const Tensors& tensors) {
+    return each(tensors, [this](const Tensor& tensor) { return output(tensor); });
+  }
+  TensorLists output(const TensorLists& lists) {
+    return each(lists, [this](const Tensors& tensors) { return output(tensors); });
   }
 
-  // Of a tensor whose elements gloo writes to `host`.
-  Tensor output(const Tensor& tensor, const Tensor& host) {
-    add({tensor, host});
-    return host;
-  }
-
-  // Of a tensor that gloo reads and writes.
+  // For gloo to read and to write.
   Tensor both(const Tensor& tensor) {
-    auto here = in_place(tensor);
-    if (!here.has_value()) return output(tensor, copy(tensor));
-    add({tensor, {}});
-    return *here;
+    const auto here = in_place(tensor);
+    return here.has_value() ? add(tensor, *here, false) : add(tensor, copy(tensor), true);
   }
-
-  Tensors inputs(const Tensors& tensors) {
-    Tensors host;
-    for (const auto& tensor : tensors) host.push_back(input(tensor));
-    return host;
-  }
-
-  Tensors copies(const Tensors& tensors) {
-    Tensors host;
-    for (const auto& tensor : tensors) host.push_back(copy(tensor));
-    return host;
-  }
-
-  Tensors outputs(const Tensors& tensors) {
-    Tensors host;
-    for (const auto& tensor : tensors) host.push_back(output(tensor));
-    return host;
-  }
-
   Tensors both(const Tensors& tensors) {
-    Tensors host;
-    for (const auto& tensor : tensors) host.push_back(both(tensor));
+    return each(tensors, [this](const Tensor& tensor) { return both(tensor); });
+  }
+
+  // Adds an output that gloo writes to `host`, which is copied to it if `is_copy`.
+  Tensor add(const Tensor& tensor, const Tensor& host, bool is_copy) {
+    const auto stream = c10::impl::VirtualGuardImpl(kDevice).getStream(tensor.device());
+    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
+    outputs_.push_back({tensor, is_copy ? host : Tensor()});
     return host;
   }
 
-  TensorLists inputs(const TensorLists& lists) {
-    TensorLists host;
-    for (const auto& list : lists) host.push_back(inputs(list));
-    return host;
-  }
-
-  TensorLists outputs(const TensorLists& lists) {
-    TensorLists host;
-    for (const auto& list : lists) host.push_back(outputs(list));
-    return host;
-  }
-
-  // Writes the copies of outputs, and calls `then` while their streams are current.
+  // Writes the copies of outputs, and calls `then` while their streams and the device are current.
   template <typename Then>
   void write(Then then) const {
+    c10::OptionalDeviceGuard device;
+    if (!streams_.empty()) device.reset_device(streams_[0].device());
     const c10::MultiStreamGuard guard(streams_);
-    const at::AutoDispatchBelowADInplaceOrView raw;
     for (const auto& output : outputs_) {
+      const at::AutoDispatchBelowADInplaceOrView raw;
       if (output.copy.defined()) output.tensor.copy_(output.copy);
     }
     then();
@@ -136,6 +120,13 @@ class Staging {
     Tensor copy;
   };
 
+  template <typename T, typename Stage>
+  static std::vector<T> each(const std::vector<T>& list, Stage stage) {
+    std::vector<T> staged;
+    for (const auto& item : list) staged.push_back(stage(item));
+    return staged;
+  }
+
   // The memory of the tensor, after all work of the device.
   static std::optional<Tensor> in_place(const Tensor& tensor) {
     static const auto share = c10::Dispatcher::singleton()
@@ -146,15 +137,9 @@ class Staging {
 
   static Tensor empty(const Tensor& tensor) {
     TORCH_CHECK(
-        tensor.device().type() == kDevice, "expected a tensor of `", c10::get_privateuse1_backend(), "`, found one of `",
-        tensor.device(), "`");
+        tensor.device().type() == kDevice, "expected a tensor of `", c10::get_privateuse1_backend(),
+        "`, found one of `", tensor.device(), "`");
     return at::empty(tensor.sizes(), tensor.options().device(c10::kCPU));
-  }
-
-  void add(Output output) {
-    const auto stream = c10::impl::VirtualGuardImpl(kDevice).getStream(output.tensor.device());
-    if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
-    outputs_.push_back(std::move(output));
   }
 
   std::vector<Output> outputs_;
@@ -162,7 +147,7 @@ class Staging {
   std::vector<Stream> streams_;
 };
 
-// A collective. When gloo has completed it, its thread writes the outputs, whether or not the program waits.
+// A collective. The thread of gloo that completes it writes the outputs, whether or not the program waits.
 class CollectiveWork final : public c10d::Work {
  public:
   CollectiveWork(int rank, OpType type, Staging staging)
@@ -253,72 +238,82 @@ class Registry final : public c10d::Backend {
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     Staging staging;
-    auto host = options.rootRank == getRank() ? staging.inputs(tensors) : staging.outputs(tensors);
+    auto host = options.rootRank == getRank() ? staging.input(tensors) : staging.output(tensors);
     return start(OpType::BROADCAST, std::move(staging), gloo_->broadcast(host, options));
   }
 
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     Staging staging;
-    auto host = options.rootRank == getRank() ? staging.both(tensors) : staging.copies(tensors);
+    auto host = options.rootRank == getRank() ? staging.both(tensors) : staging.copy(tensors);
     return start(OpType::REDUCE, std::move(staging), gloo_->reduce(host, options));
   }
 
   WorkPointer allgather(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(OpType::ALLGATHER, std::move(staging), gloo_->allgather(to, from, options));
+    return exchange(OpType::ALLGATHER, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->allgather(to, from, options);
+    });
   }
 
-  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(OpType::ALLGATHER_COALESCED, std::move(staging), gloo_->allgather_coalesced(to, from, options));
+  WorkPointer allgather_coalesced(
+      TensorLists& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+    return exchange(OpType::ALLGATHER_COALESCED, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->allgather_coalesced(to, from, options);
+    });
   }
 
   WorkPointer _allgather_base(Tensor& output, Tensor& input, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    auto from = staging.input(input);
-    auto to = staging.output(output);
-    return start(OpType::_ALLGATHER_BASE, std::move(staging), gloo_->_allgather_base(to, from, options));
+    return exchange(OpType::_ALLGATHER_BASE, output, input, [&](auto& to, auto& from) {
+      return gloo_->_allgather_base(to, from, options);
+    });
   }
 
   WorkPointer allgather_into_tensor_coalesced(
       Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(
-        OpType::ALLGATHER_INTO_TENSOR_COALESCED, std::move(staging), gloo_->allgather_into_tensor_coalesced(to, from, options));
+    return exchange(OpType::COALESCED, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->allgather_into_tensor_coalesced(to, from, options);
+    });
   }
 
   WorkPointer gather(TensorLists& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(OpType::GATHER, std::move(staging), gloo_->gather(to, from, options));
+    return exchange(OpType::GATHER, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->gather(to, from, options);
+    });
   }
 
   WorkPointer scatter(Tensors& outputs, TensorLists& inputs, const c10d::ScatterOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(OpType::SCATTER, std::move(staging), gloo_->scatter(to, from, options));
+    return exchange(OpType::SCATTER, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->scatter(to, from, options);
+    });
   }
 
-  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
+    return exchange(OpType::ALLTOALL, outputs, inputs, [&](auto& to, auto& from) {
+      return gloo_->alltoall(to, from, options);
+    });
+  }
+
+  WorkPointer alltoall_base(
+      Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+      const c10d::AllToAllOptions& options) override {
+    return exchange(OpType::ALLTOALL_BASE, output, input, [&](auto& to, auto& from) {
+      return gloo_->alltoall_base(to, from, output_sizes, input_sizes, options);
+    });
+  }
+
+  WorkPointer reduce_scatter(
+      Tensors& outputs, TensorLists& inputs, const c10d::ReduceScatterOptions& options) override {
     TORCH_CHECK(
         outputs.size() == 1 && inputs.size() == 1 && inputs[0].size() == static_cast<size_t>(getSize()),
         "expected one output, and ", getSize(), " inputs");
     Staging staging;
     Tensors flat;
-    for (const auto& input : staging.inputs(inputs[0])) flat.push_back(input.view(-1));
+    for (const auto& input : staging.input(inputs[0])) flat.push_back(input.view(-1));
     const auto reduced = reduce_part(staging, outputs[0], at::cat(flat), options);
     return start(OpType::REDUCE_SCATTER, std::move(staging), reduced);
   }
 
-  WorkPointer _reduce_scatter_base(Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
+  WorkPointer _reduce_scatter_base(
+      Tensor& output, Tensor& input, const c10d::ReduceScatterOptions& options) override {
     Staging staging;
     const auto reduced = reduce_part(staging, output, staging.copy(input), options);
     return start(OpType::_REDUCE_SCATTER_BASE, std::move(staging), reduced);
@@ -332,41 +327,24 @@ class Registry final : public c10d::Backend {
     for (size_t i = 0; i < inputs.size(); ++i) {
       parts.push_back(reduce_part(staging, outputs[i], staging.copy(inputs[i]), options));
     }
-    return start(OpType::REDUCE_SCATTER_TENSOR_COALESCED, std::move(staging), c10::collectAll(parts));
-  }
-
-  WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
-    Staging staging;
-    auto from = staging.inputs(inputs);
-    auto to = staging.outputs(outputs);
-    return start(OpType::ALLTOALL, std::move(staging), gloo_->alltoall(to, from, options));
-  }
-
-  WorkPointer alltoall_base(
-      Tensor& output, Tensor& input, std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
-      const c10d::AllToAllOptions& options) override {
-    Staging staging;
-    auto from = staging.input(input);
-    auto to = staging.output(output);
-    return start(
-        OpType::ALLTOALL_BASE, std::move(staging), gloo_->alltoall_base(to, from, output_sizes, input_sizes, options));
+    return start(OpType::COALESCED, std::move(staging), c10::collectAll(parts));
   }
 
   WorkPointer send(Tensors& tensors, int rank, int tag) override {
     Staging staging;
-    auto host = staging.inputs(tensors);
+    auto host = staging.input(tensors);
     return peer(OpType::SEND, std::move(staging), gloo_->send(host, rank, tag));
   }
 
   WorkPointer recv(Tensors& tensors, int rank, int tag) override {
     Staging staging;
-    auto host = staging.outputs(tensors);
+    auto host = staging.output(tensors);
     return peer(OpType::RECV, std::move(staging), gloo_->recv(host, rank, tag));
   }
 
   WorkPointer recvAnysource(Tensors& tensors, int tag) override {
     Staging staging;
-    auto host = staging.outputs(tensors);
+    auto host = staging.output(tensors);
     return peer(OpType::RECVANYSOURCE, std::move(staging), gloo_->recvAnysource(host, tag));
   }
 
@@ -392,6 +370,15 @@ class Registry final : public c10d::Backend {
     return start(type, std::move(staging), gloo->getFuture());
   }
 
+  // Calls gloo with the inputs and for the outputs.
+  template <typename Outputs, typename Inputs, typename Call>
+  WorkPointer exchange(OpType type, const Outputs& outputs, const Inputs& inputs, Call call) {
+    Staging staging;
+    auto from = staging.input(inputs);
+    auto to = staging.output(outputs);
+    return start(type, std::move(staging), call(to, from));
+  }
+
   // Reduces a copy of the input, of which the output gets the part of this process. So does gloo, but it copies the
   // part only when the program waits, and has no future.
   FuturePointer reduce_part(
@@ -400,7 +387,7 @@ class Registry final : public c10d::Backend {
         copy.scalar_type() == output.scalar_type() && copy.numel() == output.numel() * getSize(),
         "expected an input of ", getSize(), " times the output's elements and of its type, found ", copy.numel(),
         " elements of ", copy.scalar_type(), " for ", output.numel(), " of ", output.scalar_type());
-    staging.output(output, copy.view({getSize(), output.numel()})[getRank()].view(output.sizes()));
+    staging.add(output, copy.view({getSize(), output.numel()})[getRank()].view(output.sizes()), true);
     c10d::AllreduceOptions reduction;
     reduction.reduceOp = options.reduceOp;
     reduction.timeout = options.timeout;
