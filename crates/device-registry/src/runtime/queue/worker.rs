@@ -95,8 +95,10 @@ impl Queue {
             let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(call, panic)));
             let mut state = self.end_of_work(outcome);
             state.at_once = false;
-            // Work that other threads have enqueued meanwhile, or the end of the stream.
-            let wake = state.has_thread && std::mem::take(&mut state.thread_sleeps);
+            // Work that other threads have enqueued meanwhile, or the end of the stream. A thread that has
+            // nothing to do sleeps on: waking it takes longer than a short kernel.
+            let is_due = !state.queue.is_empty() || state.closed;
+            let wake = is_due && state.has_thread && std::mem::take(&mut state.thread_sleeps);
             drop(state);
             if wake {
                 self.work.notify_one();
