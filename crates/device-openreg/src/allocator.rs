@@ -9,6 +9,11 @@ pub(crate) const ALIGNMENT: usize = 256;
 /// The pages of shorter free blocks stay, and are not counted: to find them all costs more than it saves.
 const SMALLEST_HOLE: usize = 1 << 17;
 
+/// Blocks up to this length wait, when they are freed, for a request of their length, at most [`MOST_IDLE`]
+/// of each length: to join a block with its neighbours and to divide it again takes ten times as long.
+const LONGEST_IDLE: usize = 16 << 10;
+const MOST_IDLE: usize = 16;
+
 /// Allocates ranges of `0..capacity`, best fit.
 ///
 /// The maintained crate (`offset-allocator`) is limited to 2³² bytes, rounds sizes by up to an eighth, and
@@ -16,13 +21,15 @@ const SMALLEST_HOLE: usize = 1 << 17;
 pub(crate) struct Allocator {
     capacity: usize,
     used: usize,
-    /// Every block by its offset, free or not: together they are `0..capacity`, and no two neighbours are
-    /// free.
+    /// Every block by its offset: together they are `0..capacity`, and no two neighbours are free. Those that
+    /// are idle count as neither free nor used.
     blocks: BTreeMap<usize, Block>,
     /// The free ones, by length and then by offset.
     free: BTreeSet<(usize, usize)>,
     /// How many pieces of free blocks that are not too short may have pages.
     kept: usize,
+    /// The offsets of idle blocks, by their length in units of [`ALIGNMENT`].
+    idle: [Vec<usize>; LONGEST_IDLE / ALIGNMENT + 1],
 }
 
 #[derive(Clone, Copy)]
@@ -37,6 +44,8 @@ enum State {
         /// The length of the request, before rounding.
         requested: usize,
     },
+    /// Freed, and not joined with its neighbours.
+    Idle,
     Free(Kept),
 }
 
@@ -88,7 +97,9 @@ impl Kept {
 
 impl Allocator {
     pub(crate) fn new(capacity: usize) -> Self {
-        let mut new = Self { capacity, used: 0, blocks: BTreeMap::new(), free: BTreeSet::new(), kept: 0 };
+        let idle = std::array::from_fn(|_| Vec::new());
+        let (blocks, free) = (BTreeMap::new(), BTreeSet::new());
+        let mut new = Self { capacity, used: 0, blocks, free, kept: 0, idle };
         new.insert_free(0, capacity, Kept::NONE);
         new
     }
@@ -98,13 +109,27 @@ impl Allocator {
     }
 
     /// The largest length that fits now.
-    pub(crate) fn largest(&self) -> usize {
+    pub(crate) fn largest(&mut self) -> usize {
+        self.join_idle();
         self.free.last().map_or(0, |&(len, _)| len)
     }
 
     /// The offset of a new block; `None` if no free one is large enough.
     pub(crate) fn allocate(&mut self, requested: usize) -> Option<usize> {
         let len = requested.max(1).checked_next_multiple_of(ALIGNMENT)?;
+        if let Some(offset) = self.idle.get_mut(len / ALIGNMENT).and_then(Vec::pop) {
+            self.blocks.insert(offset, Block { len, state: State::Used { requested } });
+            self.used += len;
+            return Some(offset);
+        }
+        self.divide(len, requested).or_else(|| {
+            self.join_idle();
+            self.divide(len, requested)
+        })
+    }
+
+    /// The offset of a new block, which is divided from a free one.
+    fn divide(&mut self, len: usize, requested: usize) -> Option<usize> {
         let &(found, offset) = self.free.range((len, 0)..).next()?;
         let before = self.blocks.insert(offset, Block { len, state: State::Used { requested } });
         let Some(Block { state: State::Free(kept), .. }) = before else {
@@ -118,12 +143,33 @@ impl Allocator {
         Some(offset)
     }
 
-    /// Frees the block that begins at `offset`, and joins it with its neighbours that are free.
+    /// Frees the block that begins at `offset`.
     pub(crate) fn release(&mut self, offset: usize) {
-        let block = self.blocks[&offset];
+        let Some(block) = self.blocks.get_mut(&offset) else { unreachable!("no block begins at {offset}") };
         debug_assert!(matches!(block.state, State::Used { .. }), "the block at {offset} is freed twice");
-        self.used -= block.len;
-        let (mut start, mut end) = (offset, offset + block.len);
+        let len = block.len;
+        self.used -= len;
+        match self.idle.get_mut(len / ALIGNMENT) {
+            Some(idle) if idle.len() < MOST_IDLE => {
+                block.state = State::Idle;
+                idle.push(offset);
+            }
+            _ => self.join(offset, len),
+        }
+    }
+
+    /// Makes all idle blocks free ones.
+    fn join_idle(&mut self) {
+        for unit in 0..self.idle.len() {
+            for offset in std::mem::take(&mut self.idle[unit]) {
+                self.join(offset, unit * ALIGNMENT);
+            }
+        }
+    }
+
+    /// Joins a block that is not used any more with its neighbours that are free.
+    fn join(&mut self, offset: usize, len: usize) {
+        let (mut start, mut end) = (offset, offset + len);
         let mut kept = Kept::of(start..end);
         if let Some((&after, &Block { len, state: State::Free(more) })) = self.blocks.range(end..).next() {
             self.blocks.remove(&after);

@@ -16,8 +16,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// How many free bytes keep their pages: the first write to an allocation in kept pages is faster.
-    const KEPT: usize = 64 << 20;
+    /// How many free bytes keep their pages, as many as the cpu keeps: the first write to an allocation in
+    /// kept pages is faster. A step of a training frees what it has made at once.
+    const KEPT: usize = 256 << 20;
 
     pub(crate) fn new(name: &str, capacity: usize) -> Result<Arc<Self>, BackendError> {
         let mapping = Arc::new(Mapping::new(name, capacity)?);
@@ -34,7 +35,7 @@ impl Pool {
 
     pub(crate) fn allocate(self: &Arc<Self>, len: usize) -> Result<Region, BackendError> {
         let mut allocator = self.allocator();
-        let offset = allocator.allocate(len).ok_or_else(|| out_of_memory(len, &allocator))?;
+        let offset = allocator.allocate(len).ok_or_else(|| out_of_memory(len, &mut allocator))?;
         drop(allocator);
         let place = Place { pool: Arc::clone(self), offset };
         // SAFETY: the allocator gives this range to no other place until this place is dropped, which happens
@@ -73,7 +74,7 @@ impl Pool {
     }
 }
 
-fn out_of_memory(len: usize, allocator: &Allocator) -> BackendError {
+fn out_of_memory(len: usize, allocator: &mut Allocator) -> BackendError {
     let (free, largest) = (allocator.free(), allocator.largest());
     if free < len {
         return BackendError::out_of_memory(len as u64, Some(free as u64));
