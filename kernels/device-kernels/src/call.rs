@@ -164,7 +164,7 @@ impl Call {
     }
 
     /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. No array
-    /// has more than 8,192 elements, a matrix multiplication has at most 32,768 products, and convolutions
+    /// has more than 8,192 elements, a matrix multiplication has fewer than 262,144 products, or 32,768 of integers, and convolutions
     /// and poolings are never short.
     #[must_use]
     pub fn is_short(&self) -> bool {

@@ -9,8 +9,10 @@ const ELEMENTS: usize = 8 << 10;
 /// The number of elements of a short sort, each of which is compared with several others.
 const SORTED: usize = 1 << 10;
 
-/// The number of products of a short matrix multiplication.
-const PRODUCTS: usize = 32 << 10;
+/// The number of products of a short matrix multiplication: of floating-point numbers, of which one core
+/// computes some ten in a nanosecond, and of integers.
+const PRODUCTS: usize = (256 << 10) - 1;
+const INTEGER_PRODUCTS: usize = 32 << 10;
 
 /// Whether one core of a host does the call in some tens of microseconds.
 pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DType, Layout)]) -> bool {
@@ -23,7 +25,9 @@ pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DTyp
         Operator::MatMul => {
             let inner = arrays().next().and_then(|layout| layout.shape().last());
             let elements = outputs.first().map_or(0, |(_, layout)| layout.len());
-            inner.is_none_or(|inner| elements.saturating_mul(*inner) <= PRODUCTS)
+            let is_float = outputs.first().is_some_and(|(dtype, _)| dtype.is_float());
+            let most = if is_float { PRODUCTS } else { INTEGER_PRODUCTS };
+            inner.is_none_or(|inner| elements.saturating_mul(*inner) <= most)
         }
         Operator::Sort { .. } => arrays().all(|layout| layout.len() <= SORTED),
         // The work for an element grows with the pooling window and the channels.
@@ -60,7 +64,16 @@ mod tests {
     use crate::{Argument, Binary, Call, Conv2d, DType, Layout, Operator, Reduction, Sorted};
 
     fn is_short(operator: impl Into<Operator>, inputs: &[&[usize]], output: &[usize]) -> bool {
-        let array = |shape: &[usize]| Argument::Array(DType::F32, Layout::contiguous(shape).unwrap());
+        is_short_of(DType::F32, operator, inputs, output)
+    }
+
+    fn is_short_of(
+        dtype: DType,
+        operator: impl Into<Operator>,
+        inputs: &[&[usize]],
+        output: &[usize],
+    ) -> bool {
+        let array = |shape: &[usize]| Argument::Array(dtype, Layout::contiguous(shape).unwrap());
         let inputs: Vec<_> = inputs.iter().map(|shape| array(shape)).collect();
         Call::new(operator, &inputs, &[array(output)]).unwrap().is_short()
     }
@@ -76,9 +89,12 @@ mod tests {
 
     #[test]
     fn products_count_in_a_matrix_multiplication() {
-        assert!(is_short(Operator::MatMul, &[&[32, 32], &[32, 32]], &[32, 32]));
-        assert!(!is_short(Operator::MatMul, &[&[32, 33], &[33, 32]], &[32, 32]));
-        assert!(!is_short(Operator::MatMul, &[&[2, 32, 32], &[2, 32, 32]], &[2, 32, 32]));
+        assert!(is_short(Operator::MatMul, &[&[64, 63], &[63, 65]], &[64, 65]));
+        assert!(!is_short(Operator::MatMul, &[&[64, 64], &[64, 64]], &[64, 64]));
+        assert!(!is_short(Operator::MatMul, &[&[2, 32, 64], &[2, 64, 64]], &[2, 32, 64]));
+        let is_short = |inputs: &[&[usize]], output| is_short_of(DType::I64, Operator::MatMul, inputs, output);
+        assert!(is_short(&[&[32, 32], &[32, 32]], &[32, 32]));
+        assert!(!is_short(&[&[32, 33], &[33, 32]], &[32, 32]));
     }
 
     #[test]
