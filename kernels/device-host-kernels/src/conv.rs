@@ -1,5 +1,7 @@
 //! Convolutions, as products of matrices.
 
+use std::ops::Range;
+
 use device_kernels::{Call, Conv2d, Layout};
 use device_registry::backend::BackendError;
 use rayon::prelude::*;
@@ -61,10 +63,10 @@ impl Sizes {
         self.conv.groups * self.out_group_len()
     }
 
-    /// Calls `visit` for each run of columns: where it begins in a row of the matrix of patches, the range of
+    /// Calls `visit` for each run of pixels: the number of the row in the matrix of patches, the range of
     /// pixels, and where the first one is in the image. Between two pixels are `stride` elements of the
     /// image.
-    fn patches(&self, mut visit: impl FnMut(usize, std::ops::Range<usize>, usize)) {
+    fn patches(&self, mut visit: impl FnMut(usize, Range<usize>, usize)) {
         let Self { conv, image: [height, width], kernel: [kernel_height, kernel_width], .. } = *self;
         let mut row = 0;
         for channel in 0..self.channels[0] {
@@ -87,17 +89,28 @@ impl Sizes {
                             visit(row, y * self.out[1] + first..y * self.out[1] + last, start);
                         }
                     }
-                    row += self.pixels();
+                    row += 1;
                 }
             }
         }
     }
 
-    /// The elements of the image that each weight meets: a row for each weight, a column for each pixel.
-    fn unfold<C: Real>(&self, image: &[C], patches: &mut [C]) {
-        patches.fill(C::default());
+    /// How many images are one product of matrices: with few pixels each, its work would be to read the
+    /// weights.
+    fn batch(&self) -> usize {
+        const PIXELS: usize = 256;
+        (PIXELS / self.pixels().max(1)).clamp(1, self.images.max(1))
+    }
+
+    /// The elements of the image that each weight meets: a row for each weight, a column for each pixel. The
+    /// pixels of the image are the columns from `first` on, of `columns`. The others stay as they are.
+    fn unfold<C: Real>(&self, image: &[C], patches: &mut [C], columns: usize, first: usize) {
         let stride = self.conv.stride[1];
+        for row in patches.chunks_mut(columns) {
+            row[first..first + self.pixels()].fill(C::default());
+        }
         self.patches(|row, pixels, start| {
+            let row = row * columns + first;
             let out = &mut patches[row + pixels.start..row + pixels.end];
             if stride == 1 {
                 out.copy_from_slice(&image[start..start + out.len()]);
@@ -110,14 +123,28 @@ impl Sizes {
     }
 
     /// Adds each element of patches to the element of the image that it came from.
-    fn fold<C: Real>(&self, patches: &[C], image: &mut [C]) {
+    fn fold<C: Real>(&self, patches: &[C], columns: usize, first: usize, image: &mut [C]) {
         let stride = self.conv.stride[1];
         self.patches(|row, pixels, start| {
+            let row = row * columns + first;
             let from = &patches[row + pixels.start..row + pixels.end];
             for (out, from) in image[start..].iter_mut().step_by(stride).zip(from) {
                 *out += *from;
             }
         });
+    }
+
+    /// The channels of outputs that lie one image after the other, for one group: a row for each channel, the
+    /// images side by side.
+    fn side_by_side<C: Real>(&self, outputs: &[C], numbers: Range<usize>, group: usize, rows: &mut [C]) {
+        let (pixels, columns) = (self.pixels(), numbers.len() * self.pixels());
+        for (place, number) in numbers.enumerate() {
+            let start = number * self.out_len() + group * self.out_group_len();
+            let channels = outputs[start..start + self.out_group_len()].chunks(pixels);
+            for (row, channel) in rows.chunks_mut(columns).zip(channels) {
+                row[place * pixels..][..pixels].copy_from_slice(channel);
+            }
+        }
     }
 }
 
@@ -147,27 +174,38 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
-    let one = |patches: &mut Vec<E::Compute>, (number, out): (usize, &mut [E::Compute])| {
-        patches.resize(depth * pixels, E::Compute::default());
-        if let Some(bias) = &bias {
-            out.chunks_mut(pixels).zip(&**bias).for_each(|(out, bias)| out.fill(*bias));
-        }
-        for (group, out) in out.chunks_mut(sizes.out_group_len()).enumerate() {
-            let start = number * sizes.image_len() + group * sizes.group_len();
-            sizes.unfold(&images[start..start + sizes.group_len()], patches);
-            let of_weights = Matrix::by_rows(group * sizes.channels[1] * depth, depth);
+    let some = |[patches, products]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
+        let columns = numbers.len() * pixels;
+        patches.resize(depth * columns, E::Compute::default());
+        products.resize(sizes.channels[1] * columns, E::Compute::default());
+        for group in 0..conv.groups {
+            for (place, number) in numbers.clone().enumerate() {
+                let start = number * sizes.image_len() + group * sizes.group_len();
+                let image = &images[start..start + sizes.group_len()];
+                sizes.unfold(image, patches, columns, place * pixels);
+            }
+            let channels = group * sizes.channels[1];
+            if let Some(bias) = &bias {
+                let of_group = &bias[channels..channels + sizes.channels[1]];
+                products.chunks_mut(columns).zip(of_group).for_each(|(row, bias)| row.fill(*bias));
+            }
             multiply(
-                [sizes.channels[1], pixels, depth],
-                (&weights, of_weights),
-                (patches, Matrix::by_rows(0, pixels)),
-                (out, Matrix::by_rows(0, pixels)),
+                [sizes.channels[1], columns, depth],
+                (&weights, Matrix::by_rows(channels * depth, depth)),
+                (patches, Matrix::by_rows(0, columns)),
+                (products, Matrix::by_rows(0, columns)),
                 bias.is_some(),
-                Threads::One,
+                threads,
             );
+            for (channel, row) in products.chunks(columns).enumerate() {
+                for (out, row) in out.chunks_mut(sizes.out_len()).zip(row.chunks(pixels)) {
+                    out[(channels + channel) * pixels..][..pixels].copy_from_slice(row);
+                }
+            }
         }
     };
     write_all::<E>(out, out_layout, |out| {
-        for_each_image(&sizes, out, sizes.out_len(), one);
+        for_each_batch(&sizes, out, sizes.out_len(), some);
     });
     Ok(())
 }
@@ -185,25 +223,30 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
     let (grad, weights) = (grad.to_contiguous()?, weights.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
-    let one = |patches: &mut Vec<E::Compute>, (number, out): (usize, &mut [E::Compute])| {
-        patches.resize(depth * pixels, E::Compute::default());
+    let some = |[patches, grads]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
+        let columns = numbers.len() * pixels;
+        patches.resize(depth * columns, E::Compute::default());
+        grads.resize(sizes.channels[1] * columns, E::Compute::default());
         out.fill(E::Compute::default());
-        for (group, out) in out.chunks_mut(sizes.group_len()).enumerate() {
+        for group in 0..conv.groups {
+            sizes.side_by_side(&grad, numbers.clone(), group, grads);
             let of_weights = Matrix::by_rows(group * sizes.channels[1] * depth, depth);
-            let start = number * sizes.out_len() + group * sizes.out_group_len();
             multiply(
-                [depth, pixels, sizes.channels[1]],
+                [depth, columns, sizes.channels[1]],
                 (&weights, of_weights.transposed()),
-                (&grad, Matrix::by_rows(start, pixels)),
-                (patches, Matrix::by_rows(0, pixels)),
+                (grads, Matrix::by_rows(0, columns)),
+                (patches, Matrix::by_rows(0, columns)),
                 false,
-                Threads::One,
+                threads,
             );
-            sizes.fold(patches, out);
+            for (place, out) in out.chunks_mut(sizes.image_len()).enumerate() {
+                let image = &mut out[group * sizes.group_len()..][..sizes.group_len()];
+                sizes.fold(patches, columns, place * pixels, image);
+            }
         }
     };
     write_all::<E>(out, out_layout, |out| {
-        for_each_image(&sizes, out, sizes.image_len(), one);
+        for_each_batch(&sizes, out, sizes.image_len(), some);
     });
     Ok(())
 }
@@ -222,34 +265,48 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
     let group_weights = sizes.channels[1] * depth;
+    let batch = sizes.batch();
     // The sum of some images, for one group.
-    let sum = |numbers: std::ops::Range<usize>, group: usize, out: &mut [E::Compute]| {
-        let mut patches = vec![E::Compute::default(); depth * pixels];
-        for (turn, number) in numbers.enumerate() {
-            let start = number * sizes.image_len() + group * sizes.group_len();
-            sizes.unfold(&images[start..start + sizes.group_len()], &mut patches);
-            let start = number * sizes.out_len() + group * sizes.out_group_len();
+    let sum = |numbers: Range<usize>, group: usize, out: &mut [E::Compute], threads| {
+        let (mut patches, mut grads) = (Vec::new(), Vec::new());
+        for first in numbers.clone().step_by(batch) {
+            let some = first..numbers.end.min(first + batch);
+            let columns = some.len() * pixels;
+            patches.resize(depth * columns, E::Compute::default());
+            grads.resize(sizes.channels[1] * columns, E::Compute::default());
+            sizes.side_by_side(&grad, some.clone(), group, &mut grads);
+            for (place, number) in some.enumerate() {
+                let start = number * sizes.image_len() + group * sizes.group_len();
+                let image = &images[start..start + sizes.group_len()];
+                sizes.unfold(image, &mut patches, columns, place * pixels);
+            }
             multiply(
-                [sizes.channels[1], depth, pixels],
-                (&grad, Matrix::by_rows(start, pixels)),
-                (&patches, Matrix::by_rows(0, pixels).transposed()),
+                [sizes.channels[1], depth, columns],
+                (&grads, Matrix::by_rows(0, columns)),
+                (&patches, Matrix::by_rows(0, columns).transposed()),
                 (out, Matrix::by_rows(0, depth)),
-                turn > 0,
-                Threads::One,
+                first > numbers.start,
+                threads,
             );
         }
     };
     write_all::<E>(out, out_layout, |out| {
-        let parts = sizes.images.div_ceil(least(&sizes)).clamp(1, 16);
+        // Each part has weights of its own, which are added up: only where that is little of the work.
+        let of_pixels = (sizes.images * pixels / 1024).max(1);
+        let parts = sizes.images.div_ceil(least(&sizes)).min(of_pixels).clamp(1, 16);
         for (group, out) in out.chunks_mut(group_weights).enumerate() {
             if parts == 1 {
-                sum(0..sizes.images, group, out);
+                if sizes.images <= least(&sizes) {
+                    sum(0..sizes.images, group, out, Threads::One);
+                } else {
+                    on_all(|| sum(0..sizes.images, group, out, Threads::All));
+                }
                 continue;
             }
             let part = |part: usize| {
                 let mut weights = vec![E::Compute::default(); group_weights];
                 let numbers = sizes.images * part / parts..sizes.images * (part + 1) / parts;
-                sum(numbers, group, &mut weights);
+                sum(numbers, group, &mut weights, Threads::One);
                 weights
             };
             let of_parts: Vec<_> = on_all(|| (0..parts).into_par_iter().map(part).collect());
@@ -268,20 +325,25 @@ fn check_patches<C: Real>(depth: usize, pixels: usize) -> Result<(), BackendErro
     zeros::<C>(depth.saturating_mul(pixels)).map(drop)
 }
 
-/// Calls `one` with patches to use and the number and elements of each image.
-fn for_each_image<C: Real>(
+/// Calls `some` with memory to use, the numbers of some images and their elements, for all images.
+fn for_each_batch<C: Real>(
     sizes: &Sizes,
     out: &mut [C],
     len: usize,
-    one: impl Fn(&mut Vec<C>, (usize, &mut [C])) + Send + Sync,
+    some: impl Fn(&mut [Vec<C>; 2], Range<usize>, &mut [C], Threads) + Send + Sync,
 ) {
-    let least = least(sizes);
+    let (least, batch) = (least(sizes), sizes.batch());
+    let numbers = |turn: usize| turn * batch..sizes.images.min((turn + 1) * batch);
     if sizes.images <= least {
-        let mut patches = Vec::new();
-        out.chunks_mut(len).enumerate().for_each(|image| one(&mut patches, image));
+        let mut memory = Default::default();
+        let batches = out.chunks_mut(len * batch).enumerate();
+        batches.for_each(|(turn, out)| some(&mut memory, numbers(turn), out, Threads::One));
+    } else if sizes.images <= batch {
+        on_all(|| some(&mut Default::default(), 0..sizes.images, out, Threads::All));
     } else {
-        let images = out.par_chunks_mut(len).with_min_len(least).enumerate();
-        on_all(|| images.for_each_init(Vec::new, one));
+        let batches = out.par_chunks_mut(len * batch).with_min_len(least.div_ceil(batch)).enumerate();
+        let one = |memory: &mut _, (turn, out): (usize, &mut [C])| some(memory, numbers(turn), out, Threads::One);
+        on_all(|| batches.for_each_init(Default::default, one));
     }
 }
 
