@@ -43,14 +43,31 @@ pub(crate) trait Number: Compute + PartialOrd {
     }
 }
 
+/// Calls `work`, which the compiler has compiled for the wider vectors too that most processors have.
+#[inline(always)]
+pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn with_avx2<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has these instructions.
+            return unsafe { with_avx2(work) };
+        }
+    }
+    work()
+}
+
 #[inline(always)]
 pub(crate) fn map<A: Copy, O>(a: &[A], out: &mut [O], compute: impl Fn(A) -> O) {
-    out.iter_mut().zip(a).for_each(|(out, a)| *out = compute(*a));
+    vectorized(|| out.iter_mut().zip(a).for_each(|(out, a)| *out = compute(*a)));
 }
 
 #[inline(always)]
 pub(crate) fn zip<A: Copy, O>(a: &[A], b: &[A], out: &mut [O], compute: impl Fn(A, A) -> O) {
-    out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = compute(*a, *b));
+    vectorized(|| out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = compute(*a, *b)));
 }
 
 /// A block function of each element.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use crate::arrays::{Array, PARALLEL, write_all};
 use crate::element::{Compute, Element};
-use crate::functions::Number;
+use crate::functions::{Number, vectorized};
 use crate::threads::on_all;
 
 /// What is computed in while elements are reduced: `f64` for floating-point numbers, so that long sums stay
@@ -32,28 +32,46 @@ pub(crate) struct Fold<C, W> {
     finish: fn(W, usize) -> C,
 }
 
+/// Goes on from `start` by all elements.
+#[inline(always)]
+fn run<C: Copy, W: Copy>(
+    start: W,
+    identity: W,
+    elements: &[C],
+    lift: impl Fn(C) -> W,
+    combine: impl Fn(W, W) -> W,
+) -> W {
+    // Sums of their own, so that the processor adds several at once: as many as it adds in the time that one
+    // takes, and then the rest.
+    let (many, rest) = elements.as_chunks::<32>();
+    let (few, rest) = rest.as_chunks::<8>();
+    let mut sums = [identity; 32];
+    for chunk in many {
+        sums.iter_mut().zip(chunk).for_each(|(sum, element)| *sum = combine(*sum, lift(*element)));
+    }
+    for chunk in few {
+        sums.iter_mut().zip(chunk).for_each(|(sum, element)| *sum = combine(*sum, lift(*element)));
+    }
+    let (sums, _) = sums.as_chunks::<8>();
+    let sums = sums.iter().copied().reduce(|a, b| std::array::from_fn(|place| combine(a[place], b[place])));
+    let rest = rest.iter().map(|element| lift(*element));
+    sums.into_iter().flatten().chain(rest).fold(start, combine)
+}
+
 macro_rules! fold {
     ($identity:expr, $lift:expr, |$a:ident, $b:ident| $combine:expr, $finish:expr) => {
         Some(Fold {
             identity: $identity,
             run: |start, elements| {
-                // Sums of their own, so that the processor adds several at once.
-                let (chunks, rest) = elements.as_chunks::<8>();
-                let mut sums = [$identity; 8];
-                for chunk in chunks {
-                    for (sum, element) in sums.iter_mut().zip(chunk) {
+                vectorized(|| run(start, $identity, elements, $lift, |$a, $b| $combine))
+            },
+            row: |sums, elements| {
+                vectorized(|| {
+                    for (sum, element) in sums.iter_mut().zip(elements) {
                         let ($a, $b) = (*sum, $lift(*element));
                         *sum = $combine;
                     }
-                }
-                let lifted = rest.iter().map(|element| $lift(*element));
-                sums.into_iter().chain(lifted).fold(start, |$a, $b| $combine)
-            },
-            row: |sums, elements| {
-                for (sum, element) in sums.iter_mut().zip(elements) {
-                    let ($a, $b) = (*sum, $lift(*element));
-                    *sum = $combine;
-                }
+                });
             },
             combine: |$a, $b| $combine,
             finish: $finish,
