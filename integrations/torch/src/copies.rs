@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 
 use device_registry::backend::{HostMemory, Span, open_all_windows};
 use device_registry::{Buffer, HostBuffer, Stream};
+use smallvec::SmallVec;
 
 use crate::devices;
 use crate::failure::Failure;
@@ -87,7 +88,7 @@ pub(crate) struct Mapped {
 /// Waits for the current stream, and calls `compute` with where each range is on the host. `false`, without a
 /// call, if the host reaches one of them by copies alone.
 pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -> Result<bool, Failure> {
-    let mut spans: Vec<Span> = Vec::with_capacity(ranges.len());
+    let mut spans: SmallVec<[Span; 4]> = SmallVec::new();
     let mut device = None;
     for range in ranges {
         let place = memory::find(range.address)?;
@@ -98,7 +99,7 @@ pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -
     }
     let Some(device) = device else { return Ok(false) };
     let in_device = |error| Failure::of_device(devices::all()[device], error);
-    let mut mapped: Vec<(&HostMemory, std::ops::Range<usize>)> = Vec::with_capacity(spans.len());
+    let mut mapped: SmallVec<[(&HostMemory, std::ops::Range<usize>); 4]> = SmallVec::new();
     for span in &spans {
         let Some(bytes) = span.mapped().map_err(in_device)? else { return Ok(false) };
         mapped.push(bytes);
@@ -114,7 +115,7 @@ pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -
         true => writes.next().map_or(std::ptr::null_mut(), |window| window.as_mut_ptr()),
         false => reads.next().map_or(std::ptr::null_mut(), |window| window.as_ptr().cast_mut()),
     });
-    let pointers: Vec<*mut u8> = pointers.collect();
+    let pointers: SmallVec<[*mut u8; 4]> = pointers.collect();
     streams::while_unused(|| compute(&pointers));
     Ok(true)
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use device_registry::{Buffer, Device};
+use device_registry::{Buffer, Device, DeviceKind, Event, Stream};
 use parking_lot::Mutex;
 
 use crate::addresses::Addresses;
@@ -18,6 +18,11 @@ use crate::streams;
 /// pointer may be one past the end.
 const GRAIN: usize = 512;
 
+/// How many bytes a program allocates, on a device that computes on the host, before it waits until the device
+/// has done what was enqueued that many bytes ago. Else each result of a program that is ahead has pages of its
+/// own, which are new, while one that waits has the pages of earlier results.
+const AHEAD: usize = 16 << 20;
+
 /// The allocations of a device, by their first address.
 struct Heap {
     start: usize,
@@ -26,6 +31,9 @@ struct Heap {
     live: BTreeMap<usize, Buffer>,
     bytes: Level,
     count: Level,
+    /// The bytes since the newest of these events.
+    ahead: usize,
+    earlier: Option<Event>,
 }
 
 /// How much there is, the most since the last reset, and how much there ever was.
@@ -66,7 +74,8 @@ fn heaps() -> Result<&'static [Mutex<Heap>], Failure> {
     let heap = |device| {
         let (start, len) = addresses.of(device);
         let (bytes, count) = (Level::default(), Level::default());
-        Mutex::new(Heap { start, len, next: start, live: BTreeMap::new(), bytes, count })
+        let live = BTreeMap::new();
+        Mutex::new(Heap { start, len, next: start, live, bytes, count, ahead: 0, earlier: None })
     };
     Ok(HEAPS.get_or_init(|| (0..devices::all().len()).map(heap).collect()))
 }
@@ -115,13 +124,20 @@ fn behind(start: usize, len: usize) -> usize {
 /// Allocates in the current stream of the device, and returns the pointer.
 pub(crate) fn allocate(device: usize, len: usize) -> Result<usize, Failure> {
     let heap = heap(device)?;
-    let buffer = streams::current(device)?.allocate(len)?;
+    let stream = streams::current(device)?;
+    let buffer = stream.allocate(len)?;
     let mut heap = heap.lock();
     match heap.place(len) {
         Some(address) => {
             heap.live.insert(address, buffer);
             heap.bytes.add(len as u64);
             heap.count.add(1);
+            heap.ahead += len;
+            if heap.ahead >= AHEAD {
+                heap.ahead = 0;
+                drop(heap);
+                wait_for_earlier(device, stream);
+            }
             Ok(address)
         }
         None => Err(Failure {
@@ -129,6 +145,17 @@ pub(crate) fn allocate(device: usize, len: usize) -> Result<usize, Failure> {
             message: format!("no range of {len} free addresses is left for `{}`", devices::all()[device]),
         }),
     }
+}
+
+/// Waits until a device that computes on the host has done what was enqueued before the last such wait.
+#[cold]
+fn wait_for_earlier(device: usize, stream: &Stream) {
+    let kind = stream.device().properties().map(|properties| properties.kind);
+    let (Ok(DeviceKind::Cpu | DeviceKind::Simulated), Ok(heap)) = (kind, heap(device)) else { return };
+    // A failure is the stream's, which reports it.
+    let Ok(newest) = stream.record() else { return };
+    let earlier = heap.lock().earlier.replace(newest);
+    let _ = earlier.map(|event| event.synchronize());
 }
 
 /// Frees an allocation. Queued work that uses it keeps the memory until it is done.
