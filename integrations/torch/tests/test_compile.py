@@ -108,6 +108,28 @@ def test_a_compiled_module_trains_as_it_does_uncompiled(device):
         assert torch.equal(eager, traced)
 
 
+def test_a_compiled_checkpoint_draws_the_same_random_numbers_again(device):
+    from torch._functorch._aot_autograd import utils
+
+    if not hasattr(utils, "register_graphsafe_rng_device_type"):
+        pytest.skip("this PyTorch has it for CUDA alone")
+
+    def noisy(x):
+        return torch.nn.functional.dropout(x.sin(), 0.5) * torch.rand_like(x)
+
+    traced = compiled(lambda x: torch.utils.checkpoint.checkpoint(noisy, x, use_reentrant=False))
+    x = torch.ones(64, device=device, requires_grad=True)
+    drawn = []
+    for _ in range(3):
+        x.grad = None
+        y = traced(x)
+        y.sum().backward()
+        # The gradient is the cosine times what was drawn, and the result is the sine times it.
+        assert torch.allclose(y.detach() / x.detach().sin(), x.grad / x.detach().cos())
+        drawn.append(y.detach())
+    assert not torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[1], drawn[2])
+
+
 def test_inductor_refuses_the_device_by_one_line_and_compiles_for_the_cpu(device):
     from torch._inductor.codegen import common
 

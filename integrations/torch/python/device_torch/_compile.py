@@ -36,9 +36,19 @@ def register(name, module):
             get_device_properties = staticmethod(module.get_device_properties)
 
     register_interface_for_device(name, Interface)
+    _register_random_numbers(name)
     # They return the same in each call, so a traced function has their results.
     for function in (module.is_available, module.device_count, module.get_device_name, module.is_bf16_supported):
         assume_constant_result(function.__func__)
+
+
+def _register_random_numbers(name):
+    """Has a checkpoint within a compiled function draw its random numbers again, from a generator's state."""
+    from torch._functorch._aot_autograd import utils
+
+    # Versions before 2.15 have CUDA alone.
+    if hasattr(utils, "register_graphsafe_rng_device_type"):
+        utils.register_graphsafe_rng_device_type(name)
 
 
 def refuse_inductor(name):

@@ -39,7 +39,7 @@ def _signed(seed):
 
 
 # Names that PyTorch itself calls.
-_PRIVATE = {"_is_in_bad_fork", "_inductor_backend_init"}
+_PRIVATE = {"_is_in_bad_fork", "_inductor_backend_init", "_get_generator"}
 
 
 class _Device:
@@ -246,6 +246,9 @@ class _Device:
     def _default_generators(self):
         """The generators of all devices. The module has them as an attribute, like those of PyTorch's own."""
         return tuple(map(torch._C._accelerator_getDefaultGenerator, range(self.device_count())))
+
+    def _get_generator(self, device):
+        return self._default_generators()[self._index(device)]
 
     # Autocast.
 
