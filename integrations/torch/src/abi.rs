@@ -20,7 +20,7 @@ use crate::copies::{Mapped, Shared};
 use crate::counts;
 use crate::devices;
 use crate::failure::{Code, Failure, last, set_last};
-use crate::operators::{Call, TABLE, Tensor, Value, check_kernels};
+use crate::operators::{Call, TABLE, Tensor, Value, check_kernels, has_kernels};
 use crate::{copies, events, host_memory, memory, streams};
 
 /// Runs a function for C++: a failure becomes a code, and a panic too.
@@ -576,6 +576,11 @@ extern "C" fn dt_operator(number: usize, len: *mut usize) -> *const c_char {
     // SAFETY: the caller's place.
     unsafe { put(len, name.len()) };
     name.as_ptr().cast()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_has_kernels(device: c_int) -> c_int {
+    catch_unwind(|| has_kernels(index(device))).unwrap_or(true).into()
 }
 
 #[unsafe(no_mangle)]

@@ -70,20 +70,23 @@ fn nothing(_: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Declines at once where the device has no kernels at all.
-pub(crate) fn check_kernels(values: &[Value<'_>]) -> Result<(), Failure> {
+/// Whether a device has kernels at all.
+pub(crate) fn has_kernels(device: usize) -> bool {
     static HAS_KERNELS: [OnceLock<bool>; devices::MOST] = [const { OnceLock::new() }; devices::MOST];
-    let device = values.iter().find_map(|value| match value {
-        Value::Tensor(tensor) => usize::try_from(tensor.device).ok(),
-        _ => None,
-    });
-    let known = device.and_then(|device| Some((device, HAS_KERNELS.get(device)?)));
-    let Some((device, has_kernels)) = known else { return Ok(()) };
     // A set that does not load is a reason of its own, which a call then gets.
     let look = || {
         devices::all()
             .get(device)
             .is_none_or(|&device| Kernels::of(device).map_or(true, |k| !k.sets().is_empty()))
     };
-    if *has_kernels.get_or_init(look) { Ok(()) } else { Err(Failure::declined("its backend has no kernels")) }
+    HAS_KERNELS.get(device).is_none_or(|known| *known.get_or_init(look))
+}
+
+/// Declines at once where the device has no kernels at all.
+pub(crate) fn check_kernels(values: &[Value<'_>]) -> Result<(), Failure> {
+    let device = values.iter().find_map(|value| match value {
+        Value::Tensor(tensor) => usize::try_from(tensor.device).ok(),
+        _ => None,
+    });
+    if device.is_none_or(has_kernels) { Ok(()) } else { Err(Failure::declined("its backend has no kernels")) }
 }

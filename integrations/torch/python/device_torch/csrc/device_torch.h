@@ -145,6 +145,8 @@ typedef struct {
 
 // The name of the operator with this number, such as `add.out`, and its length; null behind the last.
 const char* dt_operator(size_t number, size_t* len);
+// Whether the device has kernels at all.
+int dt_has_kernels(int device);
 int dt_run(size_t number, const dt_call* call);
 
 // Counts a call that the CPU computed.

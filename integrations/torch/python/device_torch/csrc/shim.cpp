@@ -454,6 +454,18 @@ Tensor host_span(const Tensor& like, size_t len) {
   return host_empty({count}, like.dtype()).as_strided(like.sizes(), like.strides());
 }
 
+Tensor device_empty(
+    c10::IntArrayRef size, at::ScalarType dtype, DeviceIndex device,
+    std::optional<at::MemoryFormat> memory_format = std::nullopt) {
+  const auto allocate = [&] {
+    return at::detail::empty_generic(
+        size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), dtype, memory_format);
+  };
+  if (device == current_device) return allocate();
+  const c10::DeviceGuard guard(Device(kDevice, device));
+  return allocate();
+}
+
 // --- The CPU in the place of a kernel ---
 
 int fallback_policy() {
@@ -863,19 +875,37 @@ void fallback(const c10::OperatorHandle& op, Stack* stack) { compute_on_cpu(op, 
 
 // --- Kernels ---
 
+// What an operator writes to, from its schema, which takes long to read.
+struct Written {
+  Written() = default;
+  explicit Written(const c10::FunctionSchema& schema) {
+    for (size_t at = 0; at < schema.arguments().size(); ++at) {
+      if (is_written(schema, schema.arguments()[at])) arguments.push_back(at);
+    }
+    for (const auto& result : schema.returns()) {
+      for (size_t at = 0; at < schema.arguments().size(); ++at) {
+        const auto* alias = schema.arguments()[at].alias_info();
+        if (alias != nullptr && result.alias_info() != nullptr && *alias == *result.alias_info()) returned.push_back(at);
+      }
+    }
+  }
+
+  // The arguments that it writes to, and those that it returns.
+  c10::SmallVector<size_t, 2> arguments, returned;
+};
+
 // The arguments of an operator, as the library takes them. What they point to lives as long as this.
 class Arguments {
  public:
-  Arguments(c10::ArrayRef<IValue> values, const c10::FunctionSchema& schema) {
-    values_.reserve(values.size());
-    for (size_t at = 0; at < values.size(); ++at) {
-      const auto& value = values[at];
-      if (value.isTensor() && is_ours(value.toTensor()) && is_written(schema, schema.arguments()[at])) {
-        own_bytes(value.toTensor());
-      }
-      values_.push_back(of(value));
+  Arguments(c10::ArrayRef<IValue> values, const Written& written) {
+    for (const size_t at : written.arguments) {
+      if (values[at].isTensor() && is_ours(values[at].toTensor())) own_bytes(values[at].toTensor());
     }
+    for (const auto& value : values) values_.push_back(of(value));
   }
+
+  // Adds a result that the caller has made.
+  void add(const Tensor& result) { values_.push_back(of_tensor(result)); }
 
   static dt_value of_tensor(const Tensor& tensor) {
     dt_value value = {};
@@ -900,6 +930,7 @@ class Arguments {
  private:
   // An element of the CPU is a number.
   static dt_value of_number(const Tensor& tensor) {
+    const at::AutoDispatchBelowADInplaceOrView guard;
     return of_scalar(tensor.item());
   }
 
@@ -980,12 +1011,12 @@ struct Made {
         self->results.emplace_back();
         return DT_OK;
       }
-      const auto options =
-          at::TensorOptions().device(Device(kDevice, static_cast<DeviceIndex>(device))).dtype(
-              static_cast<at::ScalarType>(dtype));
+      const auto index = static_cast<DeviceIndex>(device);
+      const auto type = static_cast<at::ScalarType>(dtype);
       const c10::IntArrayRef size(sizes, rank);
       const auto& tensor = self->all.emplace_back(
-          strides == nullptr ? at::empty(size, options) : at::empty_strided(size, {strides, rank}, options));
+          strides == nullptr ? device_empty(size, type, index)
+                             : at::empty_strided(size, {strides, rank}, at::device(Device(kDevice, index)).dtype(type)));
       if (is_result) self->results.push_back(tensor);
       *made = Arguments::of_tensor(tensor);
       return DT_OK;
@@ -1016,43 +1047,40 @@ struct Made {
   }
 };
 
+// Runs an operator with the results that it returns. The reason, if it was declined.
+std::optional<std::string> run_kernel(size_t number, const Arguments& arguments, Made& made) {
+  const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty, &Made::seed};
+  const int code = dt_run(number, &call);
+  if (made.failure) std::rethrow_exception(made.failure);
+  if (code == DT_DECLINED) return dt_error();
+  check(code);
+  return std::nullopt;
+}
+
 // An operator that the library has kernels for. What it declines, the CPU computes.
 class Kernel final : public c10::OperatorKernel {
  public:
-  explicit Kernel(size_t number) : number_(number) {}
+  Kernel(size_t number, const c10::FunctionSchema& schema) : number_(number), written_(schema) {}
 
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-    const auto& schema = op.schema();
-    const auto count = schema.arguments().size();
-    const auto declined = run(number_, torch::jit::last(*stack, count), stack, schema);
+    const auto declined = run(stack, op.schema().arguments().size());
     if (declined.has_value()) in_its_place(op, stack, *declined);
   }
 
-  // Runs an operator, and replaces its arguments on the stack by its results. The reason, if it was declined.
-  static std::optional<std::string> run(
-      size_t number, c10::ArrayRef<IValue> values, Stack* stack, const c10::FunctionSchema& schema) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    const Arguments arguments(values, schema);
+  // Runs the operator, and replaces its arguments on the stack by its results. The reason, if it was declined.
+  std::optional<std::string> run(Stack* stack, size_t count) const {
+    const auto values = torch::jit::last(*stack, count);
+    const Arguments arguments(values, written_);
     Made made;
     made.arguments = values;
-    const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty, &Made::seed};
-    const int code = dt_run(number, &call);
-    if (made.failure) std::rethrow_exception(made.failure);
-    if (code == DT_DECLINED) return dt_error();
-    check(code);
+    auto declined = run_kernel(number_, arguments, made);
+    if (declined.has_value()) return declined;
     c10::SmallVector<IValue, 2> results(made.results.begin(), made.results.end());
     if (results.empty()) {
       // It has written to arguments, which it returns.
-      for (const auto& result : schema.returns()) {
-        for (size_t at = 0; at < schema.arguments().size(); ++at) {
-          const auto* alias = schema.arguments()[at].alias_info();
-          if (alias != nullptr && result.alias_info() != nullptr && *alias == *result.alias_info()) {
-            results.push_back(values[at]);
-          }
-        }
-      }
+      for (const size_t at : written_.returned) results.push_back(values[at]);
     }
-    torch::jit::drop(*stack, schema.arguments().size());
+    torch::jit::drop(*stack, count);
     for (auto& result : results) stack->push_back(std::move(result));
     return std::nullopt;
   }
@@ -1082,11 +1110,76 @@ class Kernel final : public c10::OperatorKernel {
   }
 
   size_t number_;
+  Written written_;
+};
+
+// A form of an operator on elements that has no output as an argument: it makes its result, or writes to its first
+// argument. For all devices, PyTorch has one kernel for it, which finds out the shape and the type of the result and
+// calls the form with an output. Mostly they are those of the inputs, and this calls the library at once.
+class Form final : public c10::OperatorKernel {
+ public:
+  // `number` is that of the form with an output, which is `with_output`, and `inputs` how many tensors are first.
+  Form(size_t number, c10::OperatorHandle with_output, size_t inputs, bool in_place)
+      : number_(number), with_output_(with_output), inputs_(inputs), in_place_(in_place) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (!run(stack, op.schema().arguments().size())) {
+      // A key for which nothing is registered has PyTorch's own kernel.
+      op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse2), stack);
+    }
+  }
+
+ private:
+  bool run(Stack* stack, size_t count) const {
+    const auto values = torch::jit::last(*stack, count);
+    const Tensor& first = values[0].toTensor();
+    if (!is_plain(first)) return false;
+    for (size_t at = 1; at < inputs_; ++at) {
+      if (!values[at].isTensor() || !is_like(values[at].toTensor(), first)) return false;
+    }
+    const bool has_kernels = dt_has_kernels(first.device().index());
+    // What to say then is known to the form with an output.
+    if (!has_kernels && fallback_policy() != 0) return false;
+    if (in_place_) first.storage().mutable_data();
+    const Tensor result =
+        in_place_ ? first : device_empty(first.sizes(), first.scalar_type(), first.device().index());
+    if (!has_kernels) {
+      stack->push_back(result);
+      compute_on_cpu(with_output_, stack, "");
+      return true;
+    }
+    Arguments arguments(values, Written());
+    arguments.add(result);
+    Made made;
+    made.arguments = values;
+    if (run_kernel(number_, arguments, made).has_value()) return false;
+    torch::jit::drop(*stack, count);
+    stack->push_back(result);
+    return true;
+  }
+
+  static bool is_plain(const Tensor& tensor) {
+    return is_ours(tensor) && at::isFloatingType(tensor.scalar_type()) && tensor.is_contiguous() &&
+        !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
+  }
+
+  static bool is_like(const Tensor& tensor, const Tensor& first) {
+    // An element of the CPU is a number, which is converted.
+    if (tensor.is_cpu()) return tensor.dim() == 0 && first.dim() > 0 && !at::isComplexType(tensor.scalar_type());
+    return is_plain(tensor) && tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
+        tensor.sizes() == first.sizes();
+  }
+
+  size_t number_;
+  c10::OperatorHandle with_output_;
+  size_t inputs_;
+  bool in_place_;
 };
 
 // --- Copies ---
 
-size_t copy_number = 0;
+// The kernel of `_copy_from`.
+const Kernel* copy_kernel = nullptr;
 
 // Copies elements of one shape between tensors without lazy bits.
 void copy_elements(const Tensor& source, const Tensor& destination, bool non_blocking = false) {
@@ -1097,9 +1190,8 @@ void copy_elements(const Tensor& source, const Tensor& destination, bool non_blo
     if (same_bytes) {
       check(dt_copy(destination.mutable_data_ptr(), source.const_data_ptr(), len));
     } else if (source.device() == destination.device()) {
-      static const auto op = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_copy_from", "");
       Stack stack = {source, destination, false};
-      const auto why = Kernel::run(copy_number, c10::ArrayRef<IValue>(stack).vec(), &stack, op.schema());
+      const auto why = copy_kernel->run(&stack, stack.size());
       if (!why.has_value()) return;
       check_fallback("aten::_copy_from", source.device(), *why);
       const auto begun = std::chrono::steady_clock::now();
@@ -1192,9 +1284,8 @@ Tensor empty(
     std::optional<Device> device, std::optional<bool> pin_memory, std::optional<at::MemoryFormat> memory_format) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK(layout.value_or(c10::kStrided) == c10::kStrided, "Only strided tensors are supported on ", kDevice);
-  const c10::DeviceGuard guard(Device(kDevice, Guard::index(device.value_or(Device(kDevice)))));
-  return filled(at::detail::empty_generic(
-      size, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype), memory_format));
+  const auto index = Guard::index(device.value_or(Device(kDevice)));
+  return filled(device_empty(size, c10::dtype_or_default(dtype), index, memory_format));
 }
 
 Tensor empty_strided(
@@ -1368,15 +1459,52 @@ std::optional<Tensor> shared_with_host(const Tensor& self) {
 
 // --- Registration ---
 
+// Forms of operators: which one is called for an output, how many tensors are first, and whether it is in place.
+constexpr std::tuple<const char*, const char*, size_t, bool> kForms[] = {
+    {"add.Tensor", "add.out", 2, false},
+    {"add_.Tensor", "add.out", 2, true},
+    {"sub.Tensor", "sub.out", 2, false},
+    {"sub_.Tensor", "sub.out", 2, true},
+    {"mul.Tensor", "mul.out", 2, false},
+    {"mul_.Tensor", "mul.out", 2, true},
+    {"div.Tensor", "div.out", 2, false},
+    {"div_.Tensor", "div.out", 2, true},
+    {"neg", "neg.out", 1, false},
+    {"exp", "exp.out", 1, false},
+    {"sqrt", "sqrt.out", 1, false},
+    {"sigmoid", "sigmoid.out", 1, false},
+    {"tanh", "tanh.out", 1, false},
+    {"threshold_backward", "threshold_backward.grad_input", 2, false},
+    {"sigmoid_backward", "sigmoid_backward.grad_input", 2, false},
+    {"tanh_backward", "tanh_backward.grad_input", 2, false},
+    {"lerp_.Scalar", "lerp.Scalar_out", 2, true},
+    {"addcmul_", "addcmul.out", 3, true},
+    {"addcdiv_", "addcdiv.out", 3, true},
+};
+
 void register_kernels(torch::Library& m) {
+  std::map<std::string, std::pair<size_t, c10::OperatorHandle>> found;
   size_t len = 0;
   for (size_t number = 0; const char* text = dt_operator(number, &len); ++number) {
     const std::string name(text, len);
+    const auto dot = std::min(name.find('.'), name.size());
+    const auto overload = dot < name.size() ? name.substr(dot + 1) : "";
+    const auto op = c10::Dispatcher::singleton().findSchema({"aten::" + name.substr(0, dot), overload});
+    // Not each version of PyTorch has each operator.
+    if (!op.has_value()) continue;
+    found.emplace(name, std::pair(number, *op));
+    auto kernel = std::make_unique<Kernel>(number, op->schema());
     if (name == "_copy_from") {
-      copy_number = number;
+      copy_kernel = kernel.release();
     } else {
-      m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(number)));
+      m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
     }
+  }
+  for (const auto& [name, with_output, inputs, in_place] : kForms) {
+    const auto kernel = found.find(with_output);
+    if (kernel == found.end()) continue;
+    const auto& [number, op] = kernel->second;
+    m.impl(name, torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Form>(number, op, inputs, in_place)));
   }
 }
 
