@@ -23,7 +23,6 @@ OPERATORS = {
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
     "group_norm": lambda x: F.group_norm(x, 3),
     "replicate pad": lambda x: F.pad(x, (1, 1, 1, 1), mode="replicate"),
-    "pixel_unshuffle": lambda x: F.pixel_unshuffle(F.pad(x, (0, 1)), 2),
     "add": lambda x: x + 1,
     "gelu": F.gelu,
     "dropout": lambda x: F.dropout(x, 0.5),

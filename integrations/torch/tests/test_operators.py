@@ -99,6 +99,9 @@ CASES = {
     "an ignored row that is infinite": lambda t: F.cross_entropy(t([[-inf, 0.0], [0.0, 1.0]]), t([-100, 0])),
     "all rows ignored": gradient(lambda t, x: F.cross_entropy(x, t([-100, -100])), (2, 3)),
     # Others.
+    "negative infinity": lambda t: torch.isneginf(t([-inf, inf, nan, 0.0])),
+    "positive infinity of halves": lambda t: torch.isposinf(t([-inf, inf, nan, 0.0], f16)),
+    "integers are not infinite": lambda t: torch.isneginf(t([1, -2])),
     "a weight of one": lambda t: torch.lerp(t([1e8]), t([1.0]), 1.0),
     "a weight of a tenth": lambda t: torch.lerp(t([1.0, 2.0]), t([3.0, 5.0]), 0.1),
     "statistics of half the precision": statistics,

@@ -205,6 +205,27 @@ def test_a_seed_is_of_the_device_that_is_asked_for(device, module):
         torch.Generator(f"{device}:99")
 
 
+def test_dropout_draws_from_the_devices_generator(device, module):
+    def mask():
+        module.manual_seed(3)
+        return torch.nn.functional.dropout(torch.ones(200, device=device, requires_grad=True), 0.5)
+
+    first = mask()
+    before = torch.get_rng_state()
+    assert torch.equal(mask(), first) and 60 < (first != 0).sum().item() < 140
+    assert torch.equal(torch.get_rng_state(), before)
+    first.sum().backward()
+
+
+def test_the_accelerator_has_a_capability_and_streams_no_handle(device):
+    types = torch.accelerator.get_device_capability(device)["supported_dtypes"]
+    assert {torch.float32, torch.bool, torch.float8_e5m2} <= types and torch.qint8 not in types
+    for dtype in types:
+        assert torch.zeros(2, dtype=dtype).to(device).cpu().dtype == dtype
+    with pytest.raises(NotImplementedError, match="has no native handle in PyTorch"):
+        torch.Stream(device).native_handle  # noqa: B018
+
+
 def test_a_generator_is_copied_with_its_state(device):
     generator = torch.Generator(device).manual_seed(3)
     torch.rand(5, device=device, generator=generator)

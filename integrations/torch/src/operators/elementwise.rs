@@ -39,6 +39,8 @@ pub(super) const TABLE: &[Row] = &[
     ("trunc.out", |call| unary(call, Unary::Trunc)),
     ("sigmoid.out", |call| float_unary(call, Unary::Sigmoid)),
     ("bitwise_not.out", |call| unary(call, Unary::Not)),
+    ("isneginf.out", |call| equals(call, f64::NEG_INFINITY)),
+    ("isposinf.out", |call| equals(call, f64::INFINITY)),
     ("logical_not", |call| bools_to_result(call, Unary::Not)),
     ("logical_not.out", |call| of_bools(call, Unary::Not)),
     ("gelu.out", gelu),
@@ -190,6 +192,14 @@ fn predicate(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
     let input = call.array(0)?;
     let out = call.result_in_order(&input, DType::Bool, input.shape())?;
     call.run(unary, &[input.into()], &[&out])
+}
+
+fn equals(call: &Call<'_>, number: f64) -> Result<(), Failure> {
+    let (input, out) = (call.array(0)?, call.out(0)?);
+    if !input.dtype.is_float() {
+        return Err(Failure::declined("its elements are never infinite"));
+    }
+    call.run(Compare::Eq, &[input.into(), number.into()], &[&out])
 }
 
 /// The arrays in front of the output; of another type than booleans, they would be converted first.

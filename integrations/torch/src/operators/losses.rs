@@ -66,7 +66,7 @@ fn mse_grad(call: &Call<'_>) -> Result<(), Failure> {
     let difference = difference(call, &a, &b)?;
     let factor = if kind == Over::Mean { 2.0 / a.layout.len() as f64 } else { 2.0 };
     call.run(Binary::Mul, &[(&difference).into(), factor.into()], &[&difference])?;
-    let out = call.result_in_order(&a, a.dtype, a.shape())?;
+    let out = call.result(&a, a.dtype, a.shape())?;
     let grad = call.converted(grad.into(), difference.dtype)?;
     call.run_narrowing(Binary::Mul, &[difference.into(), grad], &out)
 }

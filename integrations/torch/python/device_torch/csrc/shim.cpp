@@ -593,7 +593,10 @@ class Mirror {
     if (view.sizes() != tensor.sizes()) {
       // It was an output of another shape, and the CPU has made it the right one.
       tensor.resize_(view.sizes());
-      if (view.is_non_overlapping_and_dense()) tensor.as_strided_(view.sizes(), view.strides());
+    }
+    if (view.strides() != tensor.strides() && view.is_non_overlapping_and_dense() && tensor.is_non_overlapping_and_dense()) {
+      // The CPU has chosen how it lies in memory.
+      tensor.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes(), view.strides());
     }
     if (tensor.numel() == 0) return;
     const auto* area = find(tensor);
