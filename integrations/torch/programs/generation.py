@@ -41,7 +41,7 @@ def greedy(device):
 
 @program("transformers")
 def beams(device):
-    """Texts by beams, with penalties, and by groups of processors of scores"""
+    """Texts by beams, and greedily with penalties for what is repeated"""
     model, inputs = llama(device), padded(device)
     return {
         "text": model.generate(**inputs, max_new_tokens=10, num_beams=4, do_sample=False, num_return_sequences=2),

@@ -53,7 +53,7 @@ def rank_of_ddp(rank, device, folder):
     dist.destroy_process_group()
 
 
-@program(pending="`torch.distributed` has no backend `registry`")
+@program()
 def ddp(device):
     """`DistributedDataParallel` on two processes, beside the same training in one"""
     model, rows, labels = job()

@@ -26,9 +26,11 @@ import tempfile
 import time
 import traceback
 
-# This process uses no device: those that it forks load it, and have PyTorch, whose import takes seconds.
-os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-os.environ["HF_HUB_OFFLINE"] = "1"
+if __name__ == "__main__":
+    # This process uses no device: those that it forks load it, and have PyTorch, whose import takes seconds. Those that
+    # a program spawns import this file by another name.
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
 from compare import compare
@@ -149,7 +151,7 @@ def run_here(program, backend, file):
         name, _, by = backend.partition("/")
         os.environ |= {"DEVICE_TORCH": name, "DEVICE_KERNELS_DISABLE": "*" if by == "cpu" else ""}
     # Those that it starts load the device as any program does.
-    del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+    os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     # Several programs run at once, and no sum depends on how many threads there are.
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
