@@ -296,6 +296,11 @@ def waits():
         first.add_(1)
         assert first[0].item() == 3 * 2**20 + 1
 
+    # A leaf that wants a gradient is written as on the CPU, without a derivative.
+    first = apart(tensor()).detach().requires_grad_()
+    dist.all_reduce(first)
+    assert first.sum().item() == 3000 and first.is_leaf
+
     # Another stream than that of the call waits for the work, though the call's is busy.
     first, busy = apart(tensor()), torch.eye(400, device=NAME)
     module().synchronize()
