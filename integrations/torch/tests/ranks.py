@@ -209,8 +209,8 @@ class Calls:
 
         group = dist.group.WORLD
         yield functional.all_reduce(self.numbers(3), "sum", group) + 1
-        yield functional.all_gather_tensor(self.numbers(3), 0, group) + 1
-        yield functional.reduce_scatter_tensor(self.numbers(self.size), "avg", 0, group) + 1
+        yield functional.all_gather_tensor(self.numbers(3).contiguous(), 0, group) + 1
+        yield functional.reduce_scatter_tensor(self.numbers(self.size).contiguous(), "avg", 0, group) + 1
         yield functional.broadcast(self.numbers(3), 1, group) + 1
         yield from functional.all_reduce_coalesced([self.numbers(3), self.numbers(2)], "sum", group)
 
@@ -242,15 +242,23 @@ def collectives():
     """Each collective does on the device what it does on the CPU."""
     on_cpu = Calls("cpu")
     names = [name for name in vars(Calls) if not name.startswith("__") and name not in ("numbers", "empty")]
-    assert len(names) >= 18
+    compared = 0
     for name in names:
-        expected = list(getattr(on_cpu, name)())
+        try:
+            expected = list(getattr(on_cpu, name)())
+        except RuntimeError as error:
+            # An older gloo: the device says the same.
+            assert "does not support" in str(error), error
+            assert error_of(list, getattr(Calls(NAME), name)()) == str(error)
+            continue
+        compared += 1
         for on_device in (Calls(NAME), CallsWithGaps(NAME)):
             found = list(getattr(on_device, name)())
             assert len(expected) == len(found), name
             for one, other in zip(expected, found):
                 assert other.device.type == NAME, name
                 assert torch.equal(one, other.cpu()), f"{name} of {on_device}: expected {one}, found {other}"
+    assert compared >= 18
 
 
 def layouts():
@@ -343,7 +351,7 @@ def groups():
     dist.barrier()
     dist.barrier(other)
     dist.barrier(device_ids=[0])
-    dist.monitored_barrier()
+    dist.group.WORLD._get_backend(torch.device(NAME)).monitored_barrier(timedelta(seconds=SECONDS), False)
 
 
 def exchanges():

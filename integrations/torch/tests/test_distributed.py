@@ -44,7 +44,9 @@ def test_data_parallel_of_several_devices_says_what_to_use(device, two_devices):
 
 
 def test_four_processes_train_with_the_default_backend(group):
-    statuses, printed = group(4, "four")
+    # PyTorch 2.10 takes gloo for the default of a group that has none.
+    is_recent = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15)
+    statuses, printed = group(4, "four", None if is_recent else "registry")
     assert statuses == [0, 0, 0, 0], printed
     # DistributedDataParallel's log has a clock.
     assert "Time stats" not in printed
