@@ -106,6 +106,17 @@ def test_elements_that_overlap_are_written_as_on_the_cpu(device):
     assert shifted(device) == shifted("cpu")
 
 
+def test_a_copy_onto_itself_changes_nothing(device):
+    values = torch.arange(6.0).reshape(2, 3)
+    there = on(device, values)
+    for name in (there, there.detach(), there[:], there.view(2, 3)):
+        there.copy_(name)
+    assert torch.equal(there.cpu(), values)
+    square = on(device, torch.arange(4.0).reshape(2, 2))
+    with pytest.raises(RuntimeError):
+        square.copy_(square.t())
+
+
 def test_conjugates_and_negatives_are_copied_as_they_read(device):
     values = torch.tensor([1 + 2j, 3 - 4j])
     there = values.to(device)

@@ -1253,7 +1253,13 @@ void copy_elements(const Tensor& source, const Tensor& destination, bool non_blo
 Tensor copy_from(const Tensor& self, const Tensor& destination, bool non_blocking) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   if (destination.numel() == 0) return destination;
-  if (self.is_same(destination)) return destination;
+  // A copy onto itself, also by another name.
+  if (self.is_alias_of(destination) && self.const_data_ptr() == destination.const_data_ptr() &&
+      self.sizes() == destination.sizes() && self.strides() == destination.strides() &&
+      self.dtype() == destination.dtype() && self.is_conj() == destination.is_conj() &&
+      self.is_neg() == destination.is_neg()) {
+    return destination;
+  }
   auto source = self.expand(destination.sizes());
   // Conjugates and negatives are copied as they lie, and computed afterwards.
   const bool conjugate = source.is_conj() != destination.is_conj();
