@@ -46,8 +46,8 @@ impl<'a, C: Compute> Operand<'a, C> {
     }
 }
 
-/// How many products of elements are worth all threads.
-const SPLIT: usize = 1 << 18;
+/// How many products of elements are worth all threads: more than a short call has.
+const SPLIT: usize = 1 << 20;
 
 pub(crate) fn matmul<E: Element<Compute: Real>>(
     call: &Call,

@@ -164,8 +164,8 @@ impl Call {
     }
 
     /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. No array
-    /// has more than 8,192 elements, a matrix multiplication has fewer than 262,144 products, or 32,768 of integers, and convolutions
-    /// and poolings are never short.
+    /// has more than 8,192 elements, a matrix multiplication has at most 524,288 products, or 32,768 of
+    /// integers, and convolutions and poolings are never short.
     #[must_use]
     pub fn is_short(&self) -> bool {
         is_short(self.operator(), self.inputs(), self.outputs())
