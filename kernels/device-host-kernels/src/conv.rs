@@ -174,36 +174,37 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
-    let some = |[patches, products]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
-        let columns = numbers.len() * pixels;
-        patches.resize(depth * columns, E::Compute::default());
-        products.resize(sizes.channels[1] * columns, E::Compute::default());
-        for group in 0..conv.groups {
-            for (place, number) in numbers.clone().enumerate() {
-                let start = number * sizes.image_len() + group * sizes.group_len();
-                let image = &images[start..start + sizes.group_len()];
-                sizes.unfold(image, patches, columns, place * pixels);
-            }
-            let channels = group * sizes.channels[1];
-            if let Some(bias) = &bias {
-                let of_group = &bias[channels..channels + sizes.channels[1]];
-                products.chunks_mut(columns).zip(of_group).for_each(|(row, bias)| row.fill(*bias));
-            }
-            multiply(
-                [sizes.channels[1], columns, depth],
-                (&weights, Matrix::by_rows(channels * depth, depth)),
-                (patches, Matrix::by_rows(0, columns)),
-                (products, Matrix::by_rows(0, columns)),
-                bias.is_some(),
-                threads,
-            );
-            for (channel, row) in products.chunks(columns).enumerate() {
-                for (out, row) in out.chunks_mut(sizes.out_len()).zip(row.chunks(pixels)) {
-                    out[(channels + channel) * pixels..][..pixels].copy_from_slice(row);
+    let some =
+        |[patches, products]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
+            let columns = numbers.len() * pixels;
+            patches.resize(depth * columns, E::Compute::default());
+            products.resize(sizes.channels[1] * columns, E::Compute::default());
+            for group in 0..conv.groups {
+                for (place, number) in numbers.clone().enumerate() {
+                    let start = number * sizes.image_len() + group * sizes.group_len();
+                    let image = &images[start..start + sizes.group_len()];
+                    sizes.unfold(image, patches, columns, place * pixels);
+                }
+                let channels = group * sizes.channels[1];
+                if let Some(bias) = &bias {
+                    let of_group = &bias[channels..channels + sizes.channels[1]];
+                    products.chunks_mut(columns).zip(of_group).for_each(|(row, bias)| row.fill(*bias));
+                }
+                multiply(
+                    [sizes.channels[1], columns, depth],
+                    (&weights, Matrix::by_rows(channels * depth, depth)),
+                    (patches, Matrix::by_rows(0, columns)),
+                    (products, Matrix::by_rows(0, columns)),
+                    bias.is_some(),
+                    threads,
+                );
+                for (channel, row) in products.chunks(columns).enumerate() {
+                    for (out, row) in out.chunks_mut(sizes.out_len()).zip(row.chunks(pixels)) {
+                        out[(channels + channel) * pixels..][..pixels].copy_from_slice(row);
+                    }
                 }
             }
-        }
-    };
+        };
     write_all::<E>(out, out_layout, |out| {
         for_each_batch(&sizes, out, sizes.out_len(), some);
     });
@@ -223,28 +224,29 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
     let (grad, weights) = (grad.to_contiguous()?, weights.to_contiguous()?);
     let (depth, pixels) = (sizes.depth(), sizes.pixels());
     check_patches::<E::Compute>(depth, pixels)?;
-    let some = |[patches, grads]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
-        let columns = numbers.len() * pixels;
-        patches.resize(depth * columns, E::Compute::default());
-        grads.resize(sizes.channels[1] * columns, E::Compute::default());
-        out.fill(E::Compute::default());
-        for group in 0..conv.groups {
-            sizes.side_by_side(&grad, numbers.clone(), group, grads);
-            let of_weights = Matrix::by_rows(group * sizes.channels[1] * depth, depth);
-            multiply(
-                [depth, columns, sizes.channels[1]],
-                (&weights, of_weights.transposed()),
-                (grads, Matrix::by_rows(0, columns)),
-                (patches, Matrix::by_rows(0, columns)),
-                false,
-                threads,
-            );
-            for (place, out) in out.chunks_mut(sizes.image_len()).enumerate() {
-                let image = &mut out[group * sizes.group_len()..][..sizes.group_len()];
-                sizes.fold(patches, columns, place * pixels, image);
+    let some =
+        |[patches, grads]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
+            let columns = numbers.len() * pixels;
+            patches.resize(depth * columns, E::Compute::default());
+            grads.resize(sizes.channels[1] * columns, E::Compute::default());
+            out.fill(E::Compute::default());
+            for group in 0..conv.groups {
+                sizes.side_by_side(&grad, numbers.clone(), group, grads);
+                let of_weights = Matrix::by_rows(group * sizes.channels[1] * depth, depth);
+                multiply(
+                    [depth, columns, sizes.channels[1]],
+                    (&weights, of_weights.transposed()),
+                    (grads, Matrix::by_rows(0, columns)),
+                    (patches, Matrix::by_rows(0, columns)),
+                    false,
+                    threads,
+                );
+                for (place, out) in out.chunks_mut(sizes.image_len()).enumerate() {
+                    let image = &mut out[group * sizes.group_len()..][..sizes.group_len()];
+                    sizes.fold(patches, columns, place * pixels, image);
+                }
             }
-        }
-    };
+        };
     write_all::<E>(out, out_layout, |out| {
         for_each_batch(&sizes, out, sizes.image_len(), some);
     });
@@ -342,7 +344,8 @@ fn for_each_batch<C: Real>(
         on_all(|| some(&mut Default::default(), 0..sizes.images, out, Threads::All));
     } else {
         let batches = out.par_chunks_mut(len * batch).with_min_len(least.div_ceil(batch)).enumerate();
-        let one = |memory: &mut _, (turn, out): (usize, &mut [C])| some(memory, numbers(turn), out, Threads::One);
+        let one =
+            |memory: &mut _, (turn, out): (usize, &mut [C])| some(memory, numbers(turn), out, Threads::One);
         on_all(|| batches.for_each_init(Default::default, one));
     }
 }

@@ -62,9 +62,7 @@ macro_rules! fold {
     ($identity:expr, $lift:expr, |$a:ident, $b:ident| $combine:expr, $finish:expr) => {
         Some(Fold {
             identity: $identity,
-            run: |start, elements| {
-                vectorized(|| run(start, $identity, elements, $lift, |$a, $b| $combine))
-            },
+            run: |start, elements| vectorized(|| run(start, $identity, elements, $lift, |$a, $b| $combine)),
             row: |sums, elements| {
                 vectorized(|| {
                     for (sum, element) in sums.iter_mut().zip(elements) {
