@@ -1,4 +1,5 @@
-//! What devices did while PyTorch's profiler records: a row for each piece of work, from the registry's records.
+//! What devices did while PyTorch's profiler records: a row for each piece of work, from the registry's
+//! records.
 //!
 //! PyTorch's profiler names the operator that a thread is in by a number. A span of the registry stands for
 //! it, so that work carries the operator that enqueued it, on whatever thread it runs.
@@ -139,8 +140,8 @@ impl Recording {
         let stopped = Instant::now();
         let mut problems = Vec::new();
         for stream in streams::used() {
-            // A synchronization reports the failure of work, which the program has to get. An event has it too,
-            // and does not report it. Without a failure, the core notices what has ended.
+            // A synchronization reports the failure of work, which the program has to get. An event has it
+            // too, and does not report it. Without a failure, the core notices what has ended.
             let is_done = stream.record().and_then(|event| event.synchronize());
             if is_done.is_ok()
                 && let Err(error) = stream.synchronize()
@@ -206,8 +207,8 @@ impl Recording {
     }
 }
 
-/// A stream does one thing after the other. Where the host alone noticed the ends, a piece begins at the end of
-/// the one before.
+/// A stream does one thing after the other. Where the host alone noticed the ends, a piece begins at the end
+/// of the one before.
 fn one_after_the_other(rows: &mut [Row]) {
     let mut ends: HashMap<u64, i64> = HashMap::new();
     for row in rows.iter_mut().filter(|row| row.stream != 0) {

@@ -109,9 +109,9 @@ fn name() -> &'static str {
     choice().map(|choice| choice.name.as_str()).unwrap_or("the device")
 }
 
-/// The known properties of a device: a line for each, of the name, the kind of the value (`s` for text, `i` for
-/// an integer, `b` for 0 or 1), and the value, with tabs between them. Opens nothing, and loads nothing before
-/// the first use.
+/// The known properties of a device: a line for each, of the name, the kind of the value (`s` for text, `i`
+/// for an integer, `b` for 0 or 1), and the value, with tabs between them. Opens nothing, and loads nothing
+/// before the first use.
 pub(crate) fn properties(index: i32) -> Result<String, Failure> {
     check_fork()?;
     let device = get(index)?;

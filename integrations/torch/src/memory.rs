@@ -18,9 +18,9 @@ use crate::streams;
 /// pointer may be one past the end.
 const GRAIN: usize = 512;
 
-/// How many bytes a program allocates, on a device that computes on the host, before it waits until the device
-/// has done what was enqueued that many bytes ago. Else each result of a program that is ahead has pages of its
-/// own, which are new, while one that waits has the pages of earlier results.
+/// How many bytes a program allocates, on a device that computes on the host, before it waits until the
+/// device has done what was enqueued that many bytes ago. Else each result of a program that is ahead has
+/// pages of its own, which are new, while one that waits has the pages of earlier results.
 const AHEAD: usize = 16 << 20;
 
 /// The allocations of a device, by their first address.

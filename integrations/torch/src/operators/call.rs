@@ -197,8 +197,8 @@ impl Array {
     }
 }
 
-/// The dimensions from the innermost, whose stride is the least, outwards. One that repeats its elements, with
-/// a stride of 0, stays where it is, as in PyTorch.
+/// The dimensions from the innermost, whose stride is the least, outwards. One that repeats its elements,
+/// with a stride of 0, stays where it is, as in PyTorch.
 fn inner_first(strides: &[isize]) -> SmallVec<[usize; 8]> {
     let mut dims: SmallVec<[usize; 8]> = (0..strides.len()).rev().collect();
     for end in 1..dims.len() {
