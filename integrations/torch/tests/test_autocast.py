@@ -26,7 +26,7 @@ def test_an_operator_without_a_rule_computes_with_what_it_gets(device, dtype):
         with torch.autocast(where, dtype=dtype):
             product = inputs @ inputs.t()
             return [
-                product, torch.relu(product), torch.ones_like(product), product.clone().fill_(2), product.transpose(0, 1),
+                product, torch.relu(product), torch.ones_like(product), product.clone().fill_(2), product.t(),
                 product + inputs[:, :2], torch.cat([product, inputs], 1), product.abs(), inputs[0],
                 torch.zeros(2, device=where), product.float().flip(0),
             ]  # fmt: skip

@@ -225,16 +225,16 @@ def test_a_result_that_the_cpu_has_made_longer_lies_as_the_cpu_laid_it(device):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.int32, torch.bool])
 def test_new_memory_has_a_known_value_where_the_program_wants_it(device, dtype):
     def made(where):
+        options = {"device": where, "dtype": dtype}
         torch.use_deterministic_algorithms(True)
         try:
             return [
-                torch.empty(3, device=where, dtype=dtype), torch.empty_strided((2, 2), (1, 2), device=where, dtype=dtype),
-                torch.zeros(2, device=where, dtype=dtype).resize_(4), torch.empty_like(torch.ones(2, device=where, dtype=dtype)),
+                torch.empty(3, **options), torch.empty_strided((2, 2), (1, 2), **options),
+                torch.zeros(2, **options).resize_(4), torch.empty_like(torch.ones(2, **options)),
             ]  # fmt: skip
         finally:
             torch.use_deterministic_algorithms(False)
 
     for there, here in zip(made(device), made("cpu")):
-        assert torch.equal(there.cpu().nan_to_num(7), here.nan_to_num(7)) if dtype.is_floating_point else (
-            str(there.tolist()) == str(here.tolist())
-        )
+        # NaN, or the largest integer: as text, since NaN is not equal to itself.
+        assert str(there.tolist()) == str(here.tolist())

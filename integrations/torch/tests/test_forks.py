@@ -71,9 +71,9 @@ def test_a_child_after_a_use_says_how_to_start_it(program):
         torch.ones(1, device="openreg")
         if os.fork() == 0:
             for call in (
-                lambda: torch.ones(1, device="openreg"), lambda: torch.openreg.synchronize(), torch.openreg.empty_cache,
-                lambda: torch.ones(1).pin_memory(), lambda: torch.Stream("openreg"), lambda: torch.openreg.memory_stats(0),
-                lambda: torch.Event("openreg").record(),
+                lambda: torch.ones(1, device="openreg"), lambda: torch.openreg.synchronize(),
+                lambda: torch.ones(1).pin_memory(), lambda: torch.openreg.memory_stats(0),
+                lambda: torch.Stream("openreg"), lambda: torch.Event("openreg").record(), torch.openreg.empty_cache,
             ):
                 try:
                     call()

@@ -100,6 +100,7 @@ def test_a_compiled_view_of_a_result_is_that_of_the_cpu(device, name):
     def computed(where):
         x = torch.arange(120.0).reshape(2, 3, 4, 5).sin().to(memory_format=torch.channels_last).to(where)
         torch._dynamo.reset()
-        return torch.compile(lambda x: OPERATORS[name](x).permute(0, 2, 3, 1).view(-1).cumsum(0), backend="aot_eager")(x)
+        compiled = torch.compile(lambda x: OPERATORS[name](x).permute(0, 2, 3, 1).view(-1).cumsum(0), backend="aot_eager")
+        return compiled(x)
 
     torch.testing.assert_close(computed(device).cpu(), computed("cpu"), rtol=1e-4, atol=1e-4)

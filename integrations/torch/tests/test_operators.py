@@ -135,3 +135,60 @@ def test_autocast_of_the_cpu_does_not_change_what_it_computes_for_a_device(devic
     layer = torch.nn.Conv3d(1, 1, 2).to(device)
     with torch.autocast("cpu", dtype=bf16):
         assert layer(torch.ones(1, 1, 3, 3, 3, device=device)).dtype == f32
+
+
+# Functions of two or three tensors that have a way of their own where all are alike, by name, new and in place.
+FORMS = {
+    "add": lambda a, b, c: a.add(b),
+    "add a multiple": lambda a, b, c: a.add(b, alpha=0.5),
+    "add in place": lambda a, b, c: a.add_(b, alpha=-2),
+    "sub": lambda a, b, c: a.sub(b),
+    "sub in place": lambda a, b, c: a.sub_(b),
+    "mul": lambda a, b, c: a.mul(b),
+    "mul in place": lambda a, b, c: a.mul_(b),
+    "div": lambda a, b, c: a.div(b),
+    "div in place": lambda a, b, c: a.div_(b),
+    "a number": lambda a, b, c: a.mul(3.5),
+    "neg": lambda a, b, c: a.neg(),
+    "sigmoid": lambda a, b, c: a.sigmoid(),
+    "exp in place": lambda a, b, c: a.exp_(),
+    "threshold": lambda a, b, c: torch.ops.aten.threshold_backward(a, b, 0.0),
+    "lerp in place": lambda a, b, c: a.lerp_(b, 0.25),
+    "addcmul in place": lambda a, b, c: a.addcmul_(b, c, value=0.5),
+    "addcdiv in place": lambda a, b, c: a.addcdiv_(b, c, value=0.5),
+}
+OPERANDS = {
+    "alike": lambda t: (t([1.0, -2.0, 3.0]), t([4.0, 5.0, -6.0]), t([0.5, 2.0, 8.0])),
+    "halves": lambda t: (t([1.0, -2.0], bf16), t([4.0, 5.0], bf16), t([0.5, 2.0], bf16)),
+    "several types": lambda t: (t([1.0, -2.0], f64), t([4.0, 5.0], f32), t([1, 2], i64)),
+    "several shapes": lambda t: (t([[1.0, -2.0], [3.0, 4.0]]), t([4.0, 5.0]), t([[0.5], [2.0]])),
+    "too small": lambda t: (t([1.0, -2.0]), t([[4.0, 5.0], [1.0, 1.0]]), t([0.5, 2.0])),
+    "other strides": lambda t: (t([[1.0, 2.0], [3.0, 4.0]]).t(), t([[1.0, 2.0], [3.0, 5.0]]), t([[1.0, 2.0], [4.0, 8.0]])),
+    "one of the CPU": lambda t: (t([1.0, -2.0]), torch.tensor(0.1, dtype=f64), torch.tensor(2.0)),
+    "the same": lambda t: (lambda a: (a, a, a))(t([1.0, -2.0, 3.0])),
+    "overlapping": lambda t: (lambda a: (a[1:], a[:-1], a[:-1]))(t([1.0, -2.0, 3.0, 4.0])),
+    "nothing": lambda t: (t([]), t([]), t([])),
+    "integers": lambda t: (t([1, 2]), t([3, 4]), t([5, 6])),
+}
+
+
+# Of three tensors, the second may not be on the CPU, nor may it beside one of CUDA.
+CALLS = [
+    (form, operands)
+    for form in FORMS
+    for operands in OPERANDS
+    if not (form.startswith("addc") and operands == "one of the CPU")
+]
+
+
+@pytest.mark.parametrize(("form", "operands"), CALLS)
+def test_a_form_whose_tensors_are_alike_does_what_the_cpu_does(device, form, operands):
+    def case(t):
+        given = OPERANDS[operands](t)
+        return torch.stack([FORMS[form](*given).flatten().double(), given[0].flatten().double()])
+
+    here, there = outcome(case, "cpu"), outcome(case, device)
+    if isinstance(here, type) or isinstance(there, type):
+        assert here is there
+        return
+    torch.testing.assert_close(there, here, rtol=2e-2 if operands == "halves" else 1e-5, atol=1e-6)

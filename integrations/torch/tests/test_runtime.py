@@ -183,23 +183,23 @@ def test_random_numbers_repeat(device, module):
     assert torch.equal(torch.bernoulli(torch.full((4,), 1.0, device=device)).cpu(), torch.ones(4))
 
 
-def test_a_seed_of_all_devices_is_that_of_a_generator_made_later(two_devices, module, program):
+def test_a_seed_of_all_devices_is_that_of_a_generator_made_later(device, two_devices, module, program):
     text = f"""
         import torch
         torch.manual_seed(21)
-        print(torch.{module.__name__.removeprefix("torch.")}.initial_seed(1), torch.{module.__name__.removeprefix("torch.")}.initial_seed(0))
+        print([torch.{device}.initial_seed(index) for index in (1, 0)])
     """
-    names = {name: os.environ[name] for name in os.environ if name.startswith("DEVICE_")}
-    assert program(text, **names) == "21 21\n"
+    variables = {name: value for name, value in os.environ.items() if name.startswith("DEVICE_")}
+    assert program(text, **variables) == "[21, 21]\n"
     module.manual_seed_all(5)
     assert [module.initial_seed(index) for index in (0, 1)] == [5, 5]
 
 
 def test_a_seed_is_of_the_device_that_is_asked_for(device, module):
     module.manual_seed(5, 0)
-    for index in (256, 99, 2**31, -(2**31)):
-        with pytest.raises((RuntimeError, OverflowError), match="asked for|out of range"):
-            module.manual_seed(9, index if index > 0 else 128)
+    for index in (99, 256, 2**31):
+        with pytest.raises(RuntimeError, match="index is out of range"):
+            module.manual_seed(9, index)
     assert module.initial_seed(0) == 5
     with pytest.raises(RuntimeError, match="index is out of range"):
         torch.Generator(f"{device}:99")
@@ -217,6 +217,7 @@ def test_dropout_draws_from_the_devices_generator(device, module):
     first.sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support")
 def test_the_accelerator_has_a_capability_and_streams_no_handle(device):
     types = torch.accelerator.get_device_capability(device)["supported_dtypes"]
     assert {torch.float32, torch.bool, torch.float8_e5m2} <= types and torch.qint8 not in types

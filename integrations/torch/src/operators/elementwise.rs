@@ -395,6 +395,9 @@ fn lerp(call: &Call<'_>) -> Result<(), Failure> {
     let Input::Scalar(weight) = weight else {
         return Err(Failure::declined("no kernel has a weight for each element"));
     };
+    if !out.dtype.is_float() {
+        return Err(Failure::declined("its elements are integers"));
+    }
     let (dtype, weight) = (wide(out.dtype), weight.as_f64());
     let [a, b] = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
     let [a, b] = [call.converted(a, dtype)?, call.converted(b, dtype)?];

@@ -39,7 +39,9 @@ std::tuple<Tensor, Tensor> gru_cell(
 // --- Batch normalization over several processes, each of which has a part of the batch ---
 
 // Elements of half the precision are summed in f32.
-Tensor wide(const Tensor& tensor) { return c10::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor; }
+Tensor wide(const Tensor& tensor) {
+  return c10::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
+}
 
 // One number for each channel, beside the elements: the second dimension is that of the channels.
 Tensor of_channels(const Tensor& numbers, const Tensor& elements) {
@@ -110,7 +112,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> batch_norm_backward_reduce(
   const auto wide_grad = wide(grad);
   const auto sum = sum_of_channels(wide_grad);
   const auto product = sum_of_channels(wide_grad * (wide(input) - of_channels(mean, input)));
-  const auto like_weight = [&](const Tensor& tensor) { return is_given(weight) ? tensor.to(weight->scalar_type()) : tensor; };
+  const auto like_weight = [&](const Tensor& tensor) {
+    return is_given(weight) ? tensor.to(weight->scalar_type()) : tensor;
+  };
   return {
       of_input ? sum : Tensor(), of_input ? product : Tensor(), of_weight ? like_weight(product * scale) : Tensor(),
       of_bias ? like_weight(sum) : Tensor()};

@@ -594,7 +594,8 @@ class Mirror {
       // It was an output of another shape, and the CPU has made it the right one.
       tensor.resize_(view.sizes());
     }
-    if (view.strides() != tensor.strides() && view.is_non_overlapping_and_dense() && tensor.is_non_overlapping_and_dense()) {
+    if (view.strides() != tensor.strides() && view.is_non_overlapping_and_dense() &&
+        tensor.is_non_overlapping_and_dense()) {
       // The CPU has chosen how it lies in memory.
       tensor.unsafeGetTensorImpl()->set_sizes_and_strides(view.sizes(), view.strides());
     }
@@ -1139,6 +1140,9 @@ class Form final : public c10::OperatorKernel {
     if (!is_plain(first)) return false;
     for (size_t at = 1; at < inputs_; ++at) {
       if (!values[at].isTensor() || !is_like(values[at].toTensor(), first)) return false;
+      // PyTorch's own kernel says what is wrong.
+      const auto overlap = at::get_overlap_status(values[at].toTensor(), first);
+      if (in_place_ && overlap == at::MemOverlapStatus::Partial) return false;
     }
     const bool has_kernels = dt_has_kernels(first.device().index());
     // What to say then is known to the form with an output.
@@ -1167,8 +1171,11 @@ class Form final : public c10::OperatorKernel {
   }
 
   static bool is_like(const Tensor& tensor, const Tensor& first) {
-    // An element of the CPU is a number, which is converted.
-    if (tensor.is_cpu()) return tensor.dim() == 0 && first.dim() > 0 && !at::isComplexType(tensor.scalar_type());
+    // An element of the CPU is a number. One of another type is converted by some operators, and refused by others.
+    if (tensor.is_cpu()) {
+      const bool is_number = tensor.unsafeGetTensorImpl()->is_wrapped_number() && !at::isComplexType(tensor.scalar_type());
+      return tensor.dim() == 0 && first.dim() > 0 && (is_number || tensor.scalar_type() == first.scalar_type());
+    }
     return is_plain(tensor) && tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device() &&
         tensor.sizes() == first.sizes();
   }
@@ -1468,7 +1475,8 @@ std::optional<Tensor> shared_with_host(const Tensor& self) {
 
 // --- Registration ---
 
-// Forms of operators: which one is called for an output, how many tensors are first, and whether it is in place.
+// Forms of operators: which one is called for an output, how many tensors are first, and whether it is in place. All of
+// them check their tensors for types and shapes alone, which are those of the first tensor here.
 constexpr std::tuple<const char*, const char*, size_t, bool> kForms[] = {
     {"add.Tensor", "add.out", 2, false},
     {"add_.Tensor", "add.out", 2, true},
@@ -1609,10 +1617,11 @@ void register_all() {
   library("_", DispatchKey::AutocastPrivateUse1).fallback(torch::CppFunction::makeFallthrough());
   register_autocast(library("aten", DispatchKey::AutocastPrivateUse1));
 
-  library("_", DispatchKey::QuantizedPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kQuantized>>());
-  library("_", DispatchKey::NestedTensorPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kNested>>());
-  library("_", DispatchKey::SparsePrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
-  library("_", DispatchKey::SparseCsrPrivateUse1).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
+  using torch::CppFunction;
+  library("_", DispatchKey::QuantizedPrivateUse1).fallback(CppFunction::makeFromBoxedFunction<&refuse<kQuantized>>());
+  library("_", DispatchKey::NestedTensorPrivateUse1).fallback(CppFunction::makeFromBoxedFunction<&refuse<kNested>>());
+  library("_", DispatchKey::SparsePrivateUse1).fallback(CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
+  library("_", DispatchKey::SparseCsrPrivateUse1).fallback(CppFunction::makeFromBoxedFunction<&refuse<kSparse>>());
 
   register_compositions(aten, library("aten", DispatchKey::AutogradPrivateUse1));
   register_nested(library("aten", DispatchKey::NestedTensorPrivateUse1));
