@@ -394,8 +394,8 @@ torch() {
     # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files.
     DEVICE_TORCH=openreg pytest
     set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py
-    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@"
-    DEVICE_TORCH=opencl pytest "$@"
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
+    DEVICE_TORCH=opencl pytest "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
     for name in openreg opencl; do
         DEVICE_TORCH=$name DEVICE_TORCH_FALLBACK=deny python examples/digits.py "$name" --epochs 1 --compare
     done
