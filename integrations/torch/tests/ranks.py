@@ -498,8 +498,13 @@ def four():
 
 def leaves():
     """A process ends while the other one waits for it."""
+    # Both are connected before one leaves.
+    store = dist.distributed_c10d._get_default_store()
+    dist.all_reduce(torch.ones(4, device=NAME))
     if dist.get_rank() == 1:
+        store.wait(["connected"])
         raise RuntimeError("this one leaves")
+    store.set("connected", "")
     text = error_of(dist.all_reduce, torch.ones(4, device=NAME))
     print(f"error of the other: {text}")
     future = dist.all_reduce(torch.ones(4, device=NAME), async_op=True).get_future()

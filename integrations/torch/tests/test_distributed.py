@@ -60,7 +60,7 @@ def test_the_others_get_an_error_when_a_process_leaves(group):
 
 
 def test_a_process_that_waits_for_too_long_gets_an_error(group):
-    statuses, printed = group(2, "is_late", timeout=1)
+    statuses, printed = group(2, "is_late", timeout=4)
     assert statuses == [0, 0], printed
     assert "Timed out" in printed
 
