@@ -557,7 +557,7 @@ class Mirror {
     compute();
   }
 
-  // Whoever has kept a tensor of the CPU gets bytes of its own: those of the device are no longer its.
+  // A tensor that a kernel of the CPU has kept gets bytes of its own, as those of the device are lent for one call.
   ~Mirror() {
     for (auto& area : areas_) {
       if (!is_mapped_ || area.host.use_count() == 1 || area.host.data() != area.data) continue;
