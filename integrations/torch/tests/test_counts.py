@@ -82,3 +82,20 @@ def test_another_policy_is_an_error_that_names_the_three(program):
     text = "import torch; torch.ones(3, device='openreg').cumsum(0)"
     printed = program(text, fails=True, DEVICE_TORCH="openreg", DEVICE_TORCH_FALLBACK="never")
     assert "expected `allow`, `warn` or `deny`" in printed
+
+
+def test_without_kernels_the_cpu_computes_where_the_bytes_are(program):
+    printed = program(
+        """
+        import torch
+        x = torch.tensor([[-1.0, 2.0], [float("nan"), 0.0]], device="openreg")
+        torch.openreg.reset_counts()
+        print(x.relu().tolist(), (x + x).tolist(), x[0].int().relu().tolist())
+        print([count.operator for count in torch.openreg.counts() if count.bytes])
+        """,
+        DEVICE_TORCH="openreg",
+        DEVICE_KERNELS_DISABLE="*",
+    )
+    numbers, copied = printed.splitlines()
+    assert numbers == "[[0.0, 2.0], [nan, 0.0]] [[-2.0, 4.0], [nan, 0.0]] [0, 2]"
+    assert copied == "['relu']", "of integers, as a result of its own"

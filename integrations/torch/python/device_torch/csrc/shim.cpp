@@ -780,6 +780,12 @@ bool may_be_on_cpu(const c10::Argument& argument, const Tensor& tensor) {
       name == "lengths" || name == "batch_sizes" || name == "input_lengths" || name == "target_lengths";
 }
 
+// Whether a tensor's elements are floats that lie one after the other, and are what they seem.
+bool is_plain(const Tensor& tensor) {
+  return is_ours(tensor) && at::isFloatingType(tensor.scalar_type()) && tensor.is_contiguous() &&
+      !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
+}
+
 // Computes an operator on the CPU. `why` is what the library said of its kernels.
 void compute_on_cpu(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
   const auto begun = std::chrono::steady_clock::now();
@@ -1090,7 +1096,7 @@ class Kernel final : public c10::OperatorKernel {
   }
 
  private:
-  // The CPU has other operators for these two. Their results are contiguous, as PyTorch's fake tensors say of them.
+  // The CPU has other operators for these. Results of convolutions are contiguous, as PyTorch's fake tensors say.
   static void in_its_place(const c10::OperatorHandle& op, Stack* stack, const std::string& why) {
     auto& dispatcher = c10::Dispatcher::singleton();
     const auto name = op.schema().name();
@@ -1104,6 +1110,12 @@ class Kernel final : public c10::OperatorKernel {
       const auto channels = transposed ? weight.size(1) * at[8].toInt() : weight.size(0);
       stack->insert(at + 3, IValue(std::vector<int64_t>{channels}));
       compute_on_cpu(dispatcher.findSchemaOrThrow("aten::convolution_backward", ""), stack, why);
+    } else if (name == "aten::relu" && is_plain(stack->back().toTensor()) && fallback_policy() == 0) {
+      // The CPU's is this operator, which writes its result where it belongs.
+      const auto input = stack->back().toTensor();
+      stack->push_back(at::Scalar(0));
+      stack->push_back(device_empty(input.sizes(), input.scalar_type(), input.device().index()));
+      return compute_on_cpu(dispatcher.findSchemaOrThrow("aten::clamp_min", "out"), stack, why);
     } else {
       return compute_on_cpu(op, stack, why);
     }
@@ -1163,11 +1175,6 @@ class Form final : public c10::OperatorKernel {
     torch::jit::drop(*stack, count);
     stack->push_back(result);
     return true;
-  }
-
-  static bool is_plain(const Tensor& tensor) {
-    return is_ours(tensor) && at::isFloatingType(tensor.scalar_type()) && tensor.is_contiguous() &&
-        !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor();
   }
 
   static bool is_like(const Tensor& tensor, const Tensor& first) {
