@@ -221,7 +221,7 @@ impl BurnQueue {
             match pending.wait() {
                 Ok(bytes) => {
                     let mut state = self.state.lock();
-                    self.check(&state, ticket)?;
+                    self.check(&mut state, ticket)?;
                     state.settle(ticket.epoch, end);
                     return Ok(bytes);
                 }
@@ -233,7 +233,7 @@ impl BurnQueue {
                 }
             }
             // The failure was of later work than that of the ticket, or the check above finds it.
-            self.check(&self.state.lock(), ticket)?;
+            self.check(&mut self.state.lock(), ticket)?;
         }
     }
 
@@ -313,7 +313,7 @@ impl BurnQueue {
     }
 
     /// Whether the work of a ticket has written its memory, as far as it is known.
-    fn check(&self, state: &State, ticket: Ticket) -> Result<(), Refused> {
+    fn check(&self, state: &mut State, ticket: Ticket) -> Result<(), Refused> {
         if ticket.epoch != state.epoch {
             return Err(Refused::Stale(self.device));
         }
@@ -321,11 +321,27 @@ impl BurnQueue {
             None => Ok(()),
             Some(Why::Reported(error)) => Err(Refused::Device(error)),
             Some(Why::Kernel(error)) => {
-                // A device that is closed skips kernels too, and its stream then refuses an event.
-                state.stream.as_ref().map_or(Ok(()), |stream| stream.record().map(drop))?;
+                self.end_skipping(state)?;
                 Err(Refused::Unwritten(error))
             }
         }
+    }
+
+    /// Lets the stream run again what is enqueued from now on: it skips all work behind a failed kernel until it
+    /// has reported the failure, and the kernel's own note may be found before. Blocks until the work that is
+    /// enqueued is over.
+    ///
+    /// # Errors
+    ///
+    /// A device that is closed skips kernels too, and its stream then refuses an event.
+    fn end_skipping(&self, state: &mut State) -> Result<(), DeviceError> {
+        let Some(stream) = state.stream.clone() else { return Ok(()) };
+        // A kernel makes its note before its stream has the failure. An event behind the kernel is past both.
+        let _ = stream.record()?.synchronize();
+        if let Err(failure) = stream.query() {
+            self.fail(state, failure);
+        }
+        Ok(())
     }
 
     /// All work has failed of which it is not known that it succeeded.

@@ -316,6 +316,24 @@ fn a_kernel_that_fails_on_the_thread_that_enqueues_it_is_an_error_like_any_other
 }
 
 #[test]
+fn once_a_failure_is_returned_other_tensors_are_computed_again() {
+    within(LIMIT, || {
+        let (device, _guard) = mycpu();
+        let a = vector([1.0, 2.0, 3.0], &device);
+        let twice = || values(a.clone() + a.clone());
+        for by_operation in [false, true] {
+            let failed = a.clone() - a.clone();
+            // The kernel has run by then, and no call has asked the stream for its failure.
+            thread::sleep(Duration::from_millis(50));
+            let failed = if by_operation { failed + a.clone() } else { failed };
+            assert!(error(failed).contains("no stars to sub by"));
+            assert_eq!(twice(), [2.0, 4.0, 6.0]);
+        }
+        device.sync().unwrap();
+    });
+}
+
+#[test]
 fn sync_returns_the_failure_of_a_kernel_in_the_stream_once() {
     within(LIMIT, || {
         let (device, _guard) = mycpu();
