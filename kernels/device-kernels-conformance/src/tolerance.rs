@@ -203,16 +203,6 @@ fn ulps_of_f64(dtype: DType, exact: f64) -> f64 {
     if dtype == DType::F64 { 4.0 * ulp(dtype, exact) } else { 0.0 }
 }
 
-/// The error of values that are added to an element in memory, one by one: each addition rounds to the type
-/// of the element.
-pub(crate) fn additions(dtype: DType, terms: &Terms) -> f64 {
-    let u = roundoff(dtype);
-    if terms.integers && terms.magnitude <= 1.0 / u {
-        return 0.0;
-    }
-    2.0 * terms.count as f64 * u * terms.magnitude
-}
-
 /// The error of a uniform number: of the difference of the ends, of a product and of a sum.
 pub(crate) fn uniform(dtype: DType, low: f64, high: f64) -> f64 {
     ulps(dtype, low.abs().max(high.abs()).max((high - low).abs()), 2.0)

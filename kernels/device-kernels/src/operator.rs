@@ -12,8 +12,7 @@ use crate::{CustomOperator, DType};
 ///
 /// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives
 /// NaN, also for maximum and minimum, as in PyTorch, unless an operator says otherwise; its sign is not
-/// specified. Sums of `f16` and `bf16` are `f32` until the end, but for [`Update::Add`], which adds to
-/// elements in memory.
+/// specified. Sums of `f16` and `bf16` are `f32` until the end, those of [`Update::Add`] too.
 ///
 /// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes
 /// nothing, or is an error of the stream. A kernel never accesses memory outside of its arrays.
@@ -111,11 +110,14 @@ pub enum Operator {
         update: Update,
     },
     /// A convolution of images `[n, in, h, w]` with weights `[out, in / groups, kh, kw]`, and a bias `[out]`
-    /// as an optional third input.
+    /// as an optional third input. The padding is zeros, which are multiplied as elements are: with an
+    /// infinite weight they give NaN, as in PyTorch.
     Conv2d(Conv2d),
-    /// The gradient of a convolution by its images, from the gradient of the output and the weights.
+    /// The gradient of a convolution by its images, from the gradient of the output and the weights. What
+    /// weights that are not finite give to elements at the border, or between strides, is not specified.
     Conv2dInputGrad(Conv2d),
-    /// The gradient of a convolution by its weights, from the images and the gradient of the output.
+    /// The gradient of a convolution by its weights, from the images and the gradient of the output. The
+    /// padding is zeros, as in [`Conv2d`](Self::Conv2d).
     Conv2dWeightGrad(Conv2d),
     /// The largest element of each pooling window of images `[n, c, h, w]`. A second output, of an index
     /// dtype, has the places of the elements in their image: `y * w + x`. Of equal elements it is any, and of

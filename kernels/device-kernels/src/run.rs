@@ -10,7 +10,9 @@ use smallvec::SmallVec;
 
 use crate::planned::Description;
 use crate::set::LinkedSet;
-use crate::{Argument, ArgumentRef, Call, CallError, DType, Layout, LayoutError, Operator, Planned, Scalar};
+use crate::{
+    Argument, ArgumentRef, Call, CallError, Coverage, DType, Layout, LayoutError, Operator, Planned, Scalar,
+};
 
 /// What an operator works on: an array in a buffer, or a value.
 #[derive(Clone, Copy, Debug)]
@@ -247,7 +249,7 @@ pub enum RunError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// No kernel set has a kernel for the call.
-    #[error("{call}: no kernel for `{device}`: {sets}")]
+    #[error("{call}: no kernel for `{device}`: {sets}{}", Why { call, device: *device, sets: &sets.0 })]
     #[non_exhaustive]
     Unsupported {
         /// The call.
@@ -283,6 +285,40 @@ impl fmt::Display for Sets {
         let names: Vec<_> = self.0.iter().map(ToString::to_string).collect();
         write!(f, "these kernel sets do not have it: {}", names.join(", "))
     }
+}
+
+/// Why kernel sets have no kernel for a call, in front of which a message names the sets.
+struct Why<'a> {
+    call: &'a Call,
+    device: Device,
+    sets: &'a [LinkedSet],
+}
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sets.is_empty() {
+            return Ok(());
+        }
+        let coverage: Vec<_> = self.sets.iter().flat_map(|set| set.set().coverage(self.device)).collect();
+        let properties = self.device.properties();
+        let doubles = properties.ok().and_then(|properties| properties.is_native_dtype("f64"));
+        f.write_str(&missing(self.call, &coverage, doubles))
+    }
+}
+
+/// What there is instead of a kernel for a call. `doubles` says whether the device computes with `f64`.
+fn missing(call: &Call, coverage: &[Coverage], doubles: Option<bool>) -> String {
+    let name = call.operator().name();
+    let there: Vec<_> =
+        coverage.iter().filter(|one| one.operator() == name).map(ToString::to_string).collect();
+    let mut text = match there.is_empty() {
+        true => format!("; they have no `{name}`"),
+        false => format!("; they have {}", there.join("; ")),
+    };
+    if doubles == Some(false) && call.arrays().any(|(dtype, _)| dtype == DType::F64) {
+        text += "; the device does not compute with f64";
+    }
+    text
 }
 
 /// What is wrong with a buffer of a call.
@@ -393,4 +429,23 @@ fn check_overlap(call: &Call, buffers: &[&Buffer], place: usize, other: usize) -
         return Ok(());
     }
     Err(BufferProblem::Overlap { output, other: used })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Binary;
+
+    #[test]
+    fn a_call_without_a_kernel_says_what_there_is() {
+        let call = |operator: Binary| {
+            let array = Argument::Array(DType::F64, Layout::contiguous([2]).unwrap());
+            Call::new(operator, &[array, array], &[array]).unwrap()
+        };
+        let coverage = [Coverage::of("add").dtypes([DType::F32, DType::F16]).contiguous()];
+        let without = "; they have add of f32, f16, contiguous; the device does not compute with f64";
+        assert_eq!(missing(&call(Binary::Add), &coverage, Some(false)), without);
+        assert_eq!(missing(&call(Binary::Add), &coverage, None), "; they have add of f32, f16, contiguous");
+        assert_eq!(missing(&call(Binary::Sub), &coverage, Some(true)), "; they have no `sub`");
+    }
 }

@@ -512,6 +512,7 @@ impl Client {
         inputs: Inputs,
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
+        fallback::check_memory(&operands.outputs).map_err(Cause::Memory)?;
         // What others use too. The engine may return another view of it.
         let mut shared = SmallVec::<[_; 4]>::new();
         let mut tensors = Tensors::new();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use burn_backend::ExecutionError;
+use device_registry::backend::BackendError;
 use device_registry::{Device, ErrorChain};
 use entry_points::LoadError;
 
@@ -38,6 +39,8 @@ pub(crate) enum Cause {
     Collective(String),
     #[error("{0}")]
     Custom(String),
+    #[error("burn's CPU engine has no memory for the result: {0}")]
+    Memory(BackendError),
     #[error("burn's CPU engine panicked: {0}")]
     Panicked(String),
     #[error("the kernel set of the device panicked: {0}")]

@@ -13,6 +13,7 @@ use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_ir::{HandleKind, OperationIr, TensorIr, TensorStatus};
 use burn_router::TensorInterpreter;
 use burn_std::Bytes;
+use device_registry::backend::BackendError;
 use smallvec::SmallVec;
 
 use crate::direct;
@@ -123,6 +124,29 @@ pub(crate) fn run(
         }
         Err(panic) => Err(message(panic)),
     }
+}
+
+/// Results of fewer bytes are not looked at before.
+const LARGE: usize = 64 << 20;
+
+/// Whether there is memory for the results of an operation. burn's CPU engine ends the process where there is none.
+///
+/// # Errors
+///
+/// If the host does not give it.
+pub(crate) fn check_memory(outputs: &[TensorIr]) -> Result<(), BackendError> {
+    let bytes =
+        |out: &TensorIr| out.shape.iter().try_fold(out.dtype.size(), |bytes, size| bytes.checked_mul(*size));
+    let total = outputs.iter().try_fold(0_usize, |total, out| total.checked_add(bytes(out)?));
+    let total = total.unwrap_or(usize::MAX);
+    if total < LARGE {
+        return Ok(());
+    }
+    let mut memory = Vec::<u8>::new();
+    let reserved = memory.try_reserve_exact(total);
+    // Else the compiler may leave it out.
+    std::hint::black_box(&memory);
+    reserved.map_err(|_| BackendError::out_of_memory(total as u64, None))
 }
 
 /// Casts integers on burn's CPU engine. Its interpreter has no arm for it.

@@ -246,3 +246,29 @@ fn a_device_survives_its_identifier() {
 fn survives<D: burn_backend::Device + PartialEq>(device: &D) -> bool {
     D::from_id(device.to_id()) == *device
 }
+
+#[test]
+fn memory_that_is_not_there_is_an_error_on_each_device() {
+    for name in ["cpu", "openreg:1"] {
+        let device = device_burn::device(name).unwrap();
+        let column = Tensor::<2>::ones([1 << 23, 1], &device);
+        let row = column.clone().transpose();
+        for tensor in [Tensor::<2>::ones([1 << 23, 1 << 23], &device), column + row] {
+            let message = tensor.try_into_data().unwrap_err().to_string();
+            assert!(message.contains("out of memory"), "{name}: {message}");
+        }
+        let twice = Tensor::<1>::from_floats([1.0, 2.0], &device) * 2.0;
+        assert_eq!(twice.try_into_data().unwrap().try_to_vec::<f32>().unwrap(), [2.0, 4.0]);
+    }
+}
+
+#[test]
+fn the_mean_of_bytes_is_an_error_on_each_device() {
+    for name in ["cpu", "openreg:1"] {
+        let device = device_burn::device(name).unwrap();
+        let bytes =
+            Tensor::<1, Int>::from_data(TensorData::new(vec![200_u8; 5000], [5000]), (&device, DType::U8));
+        let message = bytes.mean().try_into_data().unwrap_err().to_string();
+        assert!(message.contains("int_mean: unsupported dtype U8"), "{name}: {message}");
+    }
+}

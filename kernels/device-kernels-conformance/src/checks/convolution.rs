@@ -68,6 +68,11 @@ pub(super) fn checks() -> Vec<Check> {
         "images of more elements than a group of threads has are complete",
         larger,
     ));
+    checks.push(Check::fixed(
+        "conv::padding_is_multiplied",
+        "padding is zeros: a weight, or a gradient of the output, that is infinite or NaN gives NaN there",
+        padding_is_multiplied,
+    ));
     checks
 }
 
@@ -182,6 +187,32 @@ fn larger() -> Vec<Case> {
         case
     })
     .into()
+}
+
+/// One number that is not finite, at the first place: of the weights, or of the gradient of the output. Of few
+/// elements, and of so many that a set may compute in another way.
+fn padding_is_multiplied() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for number in [f64::INFINITY, f64::NAN] {
+        for (images, maps) in [([1, 1, 2, 2], 1), ([2, 4, 12, 12], 8)] {
+            let [count, depth, height, width] = images;
+            let (weights, out) = ([maps, depth, 3, 3], [count, maps, height, width]);
+            let conv = Conv2d { padding: [1, 1], ..Conv2d::default() };
+            for (operator, second, result) in
+                [(Operator::Conv2d(conv), weights, out), (Operator::Conv2dWeightGrad(conv), out, weights)]
+            {
+                let mut case = Case::default();
+                let mut numbers = vec![1.0; second.iter().product()];
+                numbers[0] = number;
+                let inputs =
+                    [case.values(DType::F32, &images, &[1.0]), case.values(DType::F32, &second, &numbers)];
+                let out = case.output(&mut Draw::new(&[]), DType::F32, &result, Kind::Plain);
+                case.step(operator, inputs.map(Operand::from), [out]);
+                cases.push(case);
+            }
+        }
+    }
+    cases
 }
 
 /// A convolution, for the checks of other groups.

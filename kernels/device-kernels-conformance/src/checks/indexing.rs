@@ -85,6 +85,11 @@ pub(super) fn checks() -> Vec<Check> {
         "values for one element are all added, in any order",
         repeated,
     ));
+    checks.push(Check::fixed(
+        "index::halves",
+        "sums of halves are f32 until the end: of 3,000 ones, each is there",
+        halves,
+    ));
     checks.push(Check::fixed("index::large", "many indices are all used", large));
     checks
 }
@@ -184,6 +189,23 @@ fn repeated() -> Vec<Case> {
                 [(1, 9), (3, 300), (5, 300), (1, 300)]
                     .map(|(size, count)| many(indexing, dtype, size, count)),
             );
+        }
+    }
+    cases
+}
+
+/// Many ones for an element that has bytes of its own before, and for one beside it.
+fn halves() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for dtype in [DType::F16, DType::BF16] {
+        for (indexing, ..) in ALL.into_iter().filter(|(indexing, ..)| indexing.adds()) {
+            let mut case = Case::default();
+            let indices = if indexing == Indexing::Scatter(Update::Add) { vec![3000, 2] } else { vec![3000] };
+            let indices = case.values(DType::I32, &indices, &[1.0]);
+            let values = case.values(dtype, &[3000, 2], &[1.0, 0.5]);
+            let array = case.values(dtype, &[3, 2], &[1.0, -1.0, 24.0, 0.25, f64::INFINITY, 2.0]);
+            case.step(indexing.operator(0), [indices.into(), values.into()], [array]);
+            cases.push(case);
         }
     }
     cases

@@ -7,13 +7,14 @@ use crate::element::round;
 use crate::expect::Expect;
 use crate::tolerance::{Terms, rounding};
 
-/// Calls a function with the places in the output, the images and the weights of each product.
+/// Calls a function with the places in the output, the images and the weights of each product. The place in the
+/// images is `None` in the padding.
 fn for_each_product(
     conv: Conv2d,
     images: &[usize],
     weights: &[usize],
     out: &[usize],
-    mut each: impl FnMut(&[usize], &[usize], &[usize]),
+    mut each: impl FnMut(&[usize], Option<&[usize]>, &[usize]),
 ) {
     let [maps, depth, kernel_height, kernel_width] = [weights[0], weights[1], weights[2], weights[3]];
     let maps_of_group = maps / conv.groups;
@@ -26,16 +27,25 @@ fn for_each_product(
             let inside = |place: usize, axis: usize| {
                 place.checked_sub(conv.padding[axis]).filter(|&place| place < images[2 + axis])
             };
-            if let (Some(y), Some(x)) = (inside(y, 0), inside(x, 1)) {
-                let image = [at[0], group * depth + of_weights[0], y, x];
-                each(at, &image, &[at[1], of_weights[0], of_weights[1], of_weights[2]]);
-            }
+            let image =
+                inside(y, 0).zip(inside(x, 1)).map(|(y, x)| [at[0], group * depth + of_weights[0], y, x]);
+            let weight = [at[1], of_weights[0], of_weights[1], of_weights[2]];
+            each(at, image.as_ref().map(|image| &image[..]), &weight);
         });
     });
 }
 
 fn place(index: &[usize], shape: &[usize]) -> usize {
     index.iter().zip(shape).fold(0, |place, (index, size)| place * size + index)
+}
+
+/// Adds the product of an image's element, or of the padding's zero, with a number.
+fn add_product(terms: &mut Terms, images: &Array, image: Option<&[usize]>, number: f64) {
+    match image {
+        Some(image) => terms.add(images.at(image).as_f64() * number),
+        None if !number.is_finite() => terms.add(f64::NAN),
+        None => {}
+    }
 }
 
 fn sums(out: &Array, add: impl FnOnce(&mut Vec<Terms>)) -> Vec<Expect> {
@@ -48,8 +58,7 @@ pub(super) fn conv2d(conv: Conv2d, inputs: &[&Array], out: &Array) -> Vec<Expect
     let (images, weights) = (inputs[0], inputs[1]);
     let mut terms = vec![Terms::NONE; out.values.len()];
     for_each_product(conv, &images.shape, &weights.shape, &out.shape, |at, image, weight| {
-        let product = images.at(image).as_f64() * weights.at(weight).as_f64();
-        terms[place(at, &out.shape)].add(product);
+        add_product(&mut terms[place(at, &out.shape)], images, image, weights.at(weight).as_f64());
     });
     let mut expected = Vec::new();
     for_each_index(&out.shape, |at| {
@@ -70,6 +79,7 @@ pub(super) fn conv2d(conv: Conv2d, inputs: &[&Array], out: &Array) -> Vec<Expect
 pub(super) fn input_grad(conv: Conv2d, grad: &Array, weights: &Array, out: &Array) -> Vec<Expect> {
     sums(out, |terms| {
         for_each_product(conv, &out.shape, &weights.shape, &grad.shape, |at, image, weight| {
+            let Some(image) = image else { return };
             terms[place(image, &out.shape)].add(grad.at(at).as_f64() * weights.at(weight).as_f64());
         });
     })
@@ -78,7 +88,7 @@ pub(super) fn input_grad(conv: Conv2d, grad: &Array, weights: &Array, out: &Arra
 pub(super) fn weight_grad(conv: Conv2d, images: &Array, grad: &Array, out: &Array) -> Vec<Expect> {
     sums(out, |terms| {
         for_each_product(conv, &images.shape, &out.shape, &grad.shape, |at, image, weight| {
-            terms[place(weight, &out.shape)].add(grad.at(at).as_f64() * images.at(image).as_f64());
+            add_product(&mut terms[place(weight, &out.shape)], images, image, grad.at(at).as_f64());
         });
     })
 }

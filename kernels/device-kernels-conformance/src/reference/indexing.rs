@@ -7,7 +7,7 @@ use device_kernels::Update;
 use super::{Array, for_each_index};
 use crate::element::{Value, wrap};
 use crate::expect::Expect;
-use crate::tolerance::{self, Terms};
+use crate::tolerance::Terms;
 
 /// `index` with the element of `indices` in the dimension `dim`. `None` if that is outside of `shape`.
 fn at(index: &[usize], dim: usize, target: Value, shape: &[usize]) -> Option<Vec<usize>> {
@@ -86,8 +86,7 @@ fn updated(
         Update::Add if dtype.is_float() => {
             let mut terms = Terms::NONE;
             std::iter::once(before).chain(&values).for_each(|value| terms.add(value.as_f64()));
-            let error = tolerance::additions(dtype, &terms) + tolerance::rounding(dtype, terms.sum);
-            Expect::Near(terms.sum, error)
+            Expect::Near(terms.sum, terms.error_in(dtype))
         }
         Update::Add => {
             let sum = values.iter().map(|value| value.as_int()).sum::<i128>() + before.as_int();

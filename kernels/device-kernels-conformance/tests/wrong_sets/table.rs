@@ -81,6 +81,7 @@ pub(crate) const TABLE: &[Row] = &[
     row(GathersFirstDim, &["index::gather", "cache::two_dims"], &["index", "cache", "streams"]),
     row(ScatterOverwrites, &["index::scatter_add", "index::repeated"], &["index"]),
     row(ScatterLosesUpdates, &["index::repeated"], &["index"]),
+    row(HalvesAreAddedInMemory, &["index::halves"], &["index"]),
     row(ClampsReads, &["index::out_of_range_reads"], &["index"]),
     row(ClampsWrites, &["index::out_of_range_writes"], &["index"]),
     row(
@@ -89,6 +90,7 @@ pub(crate) const TABLE: &[Row] = &[
         &["conv", "cache", "streams"],
     ),
     row(ConvIgnoresPadding, &["conv::padding", "conv::input_grad"], &["conv", "cache", "streams"]),
+    row(ConvSkipsPadding, &["conv::padding_is_multiplied"], &["conv"]),
     row(ConvIgnoresGroups, &["conv::groups"], &["conv", "cache", "streams"]),
     row(ConvSwapsStrides, &["conv::stride", "cache::two_options"], &["conv", "cache", "streams"]),
     row(ConvIgnoresBias, &["conv::bias"], &["conv", "streams"]),

@@ -127,6 +127,8 @@ wrongs! {
     ScatterOverwrites,
     /// Of several values for one element, the last is added.
     ScatterLosesUpdates,
+    /// Halves are added to elements in memory, so that a sum of ones stops.
+    HalvesAreAddedInMemory,
     /// An index that is out of range reads the last element.
     ClampsReads,
     /// An index that is out of range writes to the last element.
@@ -135,6 +137,8 @@ wrongs! {
     ConvIgnoresDilation,
     /// A convolution without padding.
     ConvIgnoresPadding,
+    /// A convolution that leaves out the padding, so that infinite weights give no NaN there.
+    ConvSkipsPadding,
     /// A convolution whose groups all have the first channels.
     ConvIgnoresGroups,
     /// A convolution whose strides are exchanged.

@@ -149,6 +149,7 @@ pub(crate) struct Windows {
     function: Function,
     element: Element,
     /// Whether neighbours in a row of windows are neighbours in memory, so that most are copied as they lie.
+    /// For the gradient by images, rows have strides of 1 too, so that nothing is divided.
     neighbours: bool,
     wide: bool,
 }
@@ -255,8 +256,12 @@ impl Parts<'_> {
                 smallvec![n, k, groups, if source == map { each } else { depth }, oh, ow, ih, iw, kh, kw];
             indices.extend(self.options.steps());
             indices.extend(of_source);
-            let neighbours =
-                self.function == Function::Images && self.options.stride[1] == 1 && of_source[3] == 1;
+            let neighbours = of_source[3] == 1
+                && match self.function {
+                    Function::Images => self.options.stride[1] == 1,
+                    Function::ImageGradient => self.options.stride == [1, 1],
+                    Function::WeightGradient => false,
+                };
             let recipe = Windows { function: self.function, element: self.element, neighbours, wide };
             let [panels, chunks] = [matmul::count(n, columns), matmul::count(k, matmul::CHUNK)];
             let items =
@@ -345,10 +350,14 @@ impl Windows {
             &format!("o0 + {image} * s0 + ({channel}) * s1 + y * s2 + x * s3"),
         );
         let t = opencl_c::number_type(number);
+        let (first, [height, width]) = match self.function {
+            Function::ImageGradient => ("y1 = b1[0] + py - a1 * dy, x1 = b2[0] + px - a2 * dx", ["oh", "ow"]),
+            _ => ("y1 = b1[0] * sy - py + a1 * dy, x1 = b2[0] - px + a2 * dx", ["ih", "iw"]),
+        };
         let copied = match self.neighbours {
             true => format!(
-                "        const Index y1 = b1[0] * sy - py + a1 * dy, x1 = b2[0] - px + a2 * dx;
-        if (line && y1 >= 0 && y1 < ih && x1 >= 0 && x1 + {panel} <= iw) {{
+                "        const Index {first};
+        if (line && y1 >= 0 && y1 < {height} && x1 >= 0 && x1 + {panel} <= {width}) {{
             const Index from = o0 + image * s0 + (group * channels + a0) * s1 + y1 * s2 + x1;
             for (int l = 0; l < {panel}; l++) p1[to + l] = ({t}){};
         }} else
@@ -424,10 +433,10 @@ impl Recipe {
         {t} near = 0;
         for (Index ky = 0; ky < kh; ky++) {{
             const Index y = j2 * sy - py + ky * dy;
-            if (y < 0 || y >= ih) continue;
             for (Index kx = 0; kx < kw; kx++) {{
                 const Index x = j3 * sx - px + kx * dx;
-                if (x >= 0 && x < iw) near += {} * {};
+                const {t} image = y >= 0 && y < ih && x >= 0 && x < iw ? {} : 0;
+                near += image * {};
             }}
         }}
         total += near;
@@ -460,11 +469,11 @@ impl Recipe {
         {t} of_image = 0;
         for (Index my = 0; my < oh; my++) {{
             const Index y = my * sy - py + j2 * dy;
-            if (y < 0 || y >= ih) continue;
             {t} near = 0;
             for (Index mx = 0; mx < ow; mx++) {{
                 const Index x = mx * sx - px + j3 * dx;
-                if (x >= 0 && x < iw) near += {} * {};
+                const {t} image = y >= 0 && y < ih && x >= 0 && x < iw ? {} : 0;
+                near += image * {};
             }}
             of_image += near;
         }}

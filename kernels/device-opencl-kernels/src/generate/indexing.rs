@@ -1,24 +1,26 @@
 //! Operators with indices. An index that is outside reads 0, and writes nothing.
 //!
 //! Additions that may meet in one element are one item's, in the order of the indices: results do not change
-//! from run to run, and no type needs atomic operations.
+//! from run to run, and no type needs atomic operations. Halves are added as `f32`, in a copy of the output.
 
 use std::fmt::Write;
 
-use device_kernels::{Binary, Call, Operator, Update};
+use device_kernels::{Argument, Binary, Call, DType, Layout, Operator, Update};
 use smallvec::{SmallVec, smallvec};
 
 use super::element::{Element, element};
 use super::expression::{self, Function};
 use super::opencl_c::{self, Parameters};
 use super::space::{self, Space};
-use super::{Place, Plan, Step, Target};
+use super::{Place, Plan, Step, Target, elementwise};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Recipe {
     form: Form,
     index: Element,
     element: Element,
+    /// What is added up has a type of its own.
+    out: Element,
     rank: usize,
     wide: bool,
 }
@@ -46,6 +48,50 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Operator::IndexAssign { dim, update } => (written(update)?, dim, true),
         _ => return None,
     };
+    let of = element(*dtype)?;
+    let of = if form == Form::Add { of } else { of.moved() };
+    let out = Output { element: of, layout: out, place: Place::Array(2) };
+    if form != Form::Add || !matches!(dtype, DType::F16 | DType::BF16) {
+        return step(call, (form, dim, alone), of, &out, target).map(Plan::from);
+    }
+    let wide = Layout::contiguous(out.layout.shape()).ok()?;
+    let scratch = Output { element: Element::F32, layout: &wide, place: Place::Scratch(0) };
+    let narrow = Argument::Array(*dtype, *out.layout);
+    let copy = |from: &Argument, to: &Argument, places: [Place; 2]| {
+        let call = Call::new(Operator::Copy, std::slice::from_ref(from), std::slice::from_ref(to)).ok()?;
+        let mut step = elementwise::plan(&call, target)?.steps.pop()?;
+        step.arrays.iter_mut().zip(places).for_each(|(array, place)| array.0 = place);
+        Some(step)
+    };
+    let sums = Argument::Array(DType::F32, wide);
+    let bytes = super::product([super::index(wide.len())?])?.checked_mul(Element::F32.number().size())?;
+    Some(Plan {
+        scratch: smallvec![bytes],
+        steps: smallvec![
+            copy(&narrow, &sums, [out.place, scratch.place])?,
+            step(call, (form, dim, alone), of, &scratch, target)?,
+            copy(&sums, &narrow, [scratch.place, out.place])?,
+        ],
+    })
+}
+
+/// What a kernel writes to.
+struct Output<'a> {
+    element: Element,
+    layout: &'a Layout,
+    place: Place,
+}
+
+/// `of` is the type of the elements that are read or written, and `alone` says that there is one index for all
+/// elements of a slice.
+fn step(
+    call: &Call,
+    (form, dim, alone): (Form, usize, bool),
+    of: Element,
+    output: &Output<'_>,
+    target: Target,
+) -> Option<Step> {
+    let out = output.layout;
     let (first, second) = (call.inputs().first()?.array()?, call.inputs().get(1)?.array()?);
     let layouts = [first.1, second.1, out];
     // The array whose elements have the indices, and the one with their shape: it is read or written once.
@@ -56,7 +102,6 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let mut shape: SmallVec<[usize; 8]> = layouts[shaped].shape().into();
     let mut strides = layouts.map(|layout| SmallVec::<[isize; 8]>::from(layout.strides()));
     if alone {
-        // One index for all elements of a slice.
         let step = strides[index][0];
         strides[index] = smallvec![0; shape.len()];
         strides[index][dim] = step;
@@ -71,25 +116,26 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let views: SmallVec<[(&[isize], usize); 3]> =
         strides.iter().zip(layouts).map(|(strides, layout)| (&strides[..], layout.offset())).collect();
     let space = Space::new(&shape, &views)?.sort(shaped).merge();
-    let of = element(*dtype)?;
     let recipe = Recipe {
         form,
         index: element(if index == 0 { first.0 } else { second.0 })?,
-        element: if form == Form::Add { of } else { of.moved() },
+        element: of,
+        out: output.element,
         rank: space.rank(),
         wide: target.wide,
     };
     let mut indices: SmallVec<[i64; 24]> = smallvec![space.len(), size, step, along, steps[0], steps[1]];
     indices.extend(space.indices(&[0, 1, 2]));
     let (items, group) = super::line(super::product([space.len()])?, target.traits);
-    Some(Plan::from(Step {
+    let places = [Place::Array(0), Place::Array(1), output.place];
+    Some(Step {
         recipe: super::Recipe::Indexing(recipe),
-        arrays: (0..3).map(|array| (Place::Array(array), space.offsets[array])).collect(),
+        arrays: places.into_iter().zip(space.offsets).collect(),
         values: SmallVec::new(),
         indices,
         items,
         group,
-    }))
+    })
 }
 
 fn written(update: Update) -> Option<Form> {
@@ -108,8 +154,8 @@ impl Recipe {
         let t = opencl_c::number_type(number);
         let index = (self.index, false);
         let arrays = match self.form {
-            Form::Read => vec![(self.element, false), index, (self.element, true)],
-            _ => vec![index, (self.element, false), (self.element, true)],
+            Form::Read => vec![(self.element, false), index, (self.out, true)],
+            _ => vec![index, (self.element, false), (self.out, true)],
         };
         let parameters = Parameters {
             arrays,
@@ -154,9 +200,9 @@ impl Recipe {
         {}
     }}
     }}",
-                opencl_c::load(self.element, "p2", "y"),
+                opencl_c::load(self.out, "p2", "y"),
                 opencl_c::load(self.element, "p1", "x1"),
-                opencl_c::store(self.element, "p2", "y", &format!("({})", expression::spell(number, sum))),
+                opencl_c::store(self.out, "p2", "y", &format!("({})", expression::spell(number, sum))),
             ),
         };
         opencl_c::program(&parameters, &body)

@@ -21,6 +21,8 @@ pub(crate) struct Recipe {
     /// Whether the elements of a row are neighbours in each array.
     neighbours: bool,
     group: bool,
+    /// Whether an item looks for the place of an extremum by lanes: of long rows, as it takes longer to compile.
+    lanes: bool,
     wide: bool,
 }
 
@@ -49,13 +51,15 @@ pub(crate) fn plan(call: &Call, function: Function, dim: usize, target: Target) 
     // A group for a row: where rows are long, or too few for an item each.
     let group = target.traits.groups && (len >= 1024 || (len >= 64 && rows < target.traits.units * 256));
     let written = !matches!(function, Function::Arg(_));
+    let neighbours = steps[0] == 1 && (steps[1] == 1 || !written);
     let recipe = Recipe {
         function,
         input: element(dtype)?,
         output: element(out)?,
         kept: kept.rank(),
-        neighbours: steps[0] == 1 && (steps[1] == 1 || !written),
+        neighbours,
         group,
+        lanes: !written && !group && neighbours && len >= 8 * LANES,
         wide: target.wide,
     };
     let mut indices: SmallVec<[i64; 24]> = smallvec![rows, len, steps[0], steps[1]];
@@ -110,6 +114,7 @@ impl Recipe {
             space::place("", self.kept, 1)
         );
         body += &match (self.function, self.group) {
+            (Function::Arg(_), false) if self.lanes => self.place_by_lanes(),
             (Function::Arg(_), false) => self.place_of_item(),
             (Function::Arg(_), true) => self.place_of_group(),
             (_, false) => self.softmax_of_item(),
@@ -151,6 +156,44 @@ impl Recipe {
             self.load("i"),
             opencl_c::store(self.output, "p1", "y", &at),
         )
+    }
+
+    /// The best one by lanes, which compilers make vectors of, and then the first that is equal to it.
+    fn place_by_lanes(&self) -> String {
+        let words = |text: &str| expression::spell(self.input.number(), text);
+        let at = format!("({})at", opencl_c::number_type(self.output.number()));
+        words(&format!(
+            "    $T tops[{LANES}];
+    for (int l = 0; l < {LANES}; l++) tops[l] = {first};
+    Index i = 0;
+    for (; i + {LANES} <= len; i += {LANES}) {{
+        for (int l = 0; l < {LANES}; l++) {{
+            const $T value = {lane};
+            tops[l] = better(value, tops[l]) ? value : tops[l];
+        }}
+    }}
+    $T best = tops[0];
+    for (int l = 1; l < {LANES}; l++) best = better(tops[l], best) ? tops[l] : best;
+    for (; i < len; i++) {{
+        const $T value = {load};
+        best = better(value, best) ? value : best;
+    }}
+    Index at = 0;
+    for (; at + {LANES} <= len; at += {LANES}) {{
+        int found = 0;
+        for (int l = 0; l < {LANES}; l++) found |= equal({lane_at}, best);
+        if (found) break;
+    }}
+    while (at < len - 1 && !equal({load_at}, best)) at++;
+    {store}
+",
+            first = self.load("0"),
+            lane = self.load("i + l"),
+            load = self.load("i"),
+            lane_at = self.load("at + l"),
+            load_at = self.load("at"),
+            store = opencl_c::store(self.output, "p1", "y", &at),
+        ))
     }
 
     fn place_of_group(&self) -> String {

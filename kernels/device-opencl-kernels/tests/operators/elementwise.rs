@@ -2,7 +2,7 @@ use device_kernels::{Binary, Compare, DType, Layout, Operand, Operator, Unary};
 
 use super::support::{
     Array, FLOATS, NUMBERS, assert_close, bytes, compute, device, indices, noise, numbers, place, rounded,
-    values,
+    those_of, values,
 };
 
 /// The error function, by its series and its continued fraction.
@@ -71,7 +71,7 @@ fn unary(operator: Unary, a: f64) -> f64 {
 #[test]
 fn unary_operators_of_floats() {
     let Some(device) = device() else { return };
-    for dtype in FLOATS {
+    for dtype in those_of(FLOATS) {
         for &operator in Unary::ALL.iter().filter(|operator| **operator != Unary::Not) {
             let mut a: Vec<f64> = noise(300, 1).iter().map(|x| x * 3.0).collect();
             a.extend([0.0, 0.5, 1.5, 2.5, -0.5, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.0, -1.0]);
@@ -139,7 +139,7 @@ fn wrapped(dtype: DType, value: f64) -> f64 {
 #[test]
 fn binary_operators_of_numbers() {
     let Some(device) = device() else { return };
-    for dtype in NUMBERS {
+    for dtype in those_of(NUMBERS) {
         for &operator in Binary::ALL {
             let bits = matches!(operator, Binary::And | Binary::Or | Binary::Xor | Binary::Shl | Binary::Shr);
             let float =
@@ -251,7 +251,7 @@ fn comparisons_choices_and_limits() {
     }
     // Any byte but 0 is true.
     let condition = Array::new(device, DType::Bool, &[5], &[0.0, 1.0, 2.0, 255.0, 0.0]);
-    for dtype in NUMBERS {
+    for dtype in those_of(NUMBERS) {
         let values = Array::new(device, dtype, &[5], &[1.0, 2.0, 3.0, 4.0, 5.0]);
         let out = Array::sevens(device, dtype, &[5]);
         let inputs = [condition.operand(), values.operand(), 9.0.into()];
@@ -277,7 +277,7 @@ fn converted(value: f64, from: DType, to: DType) -> f64 {
 #[test]
 fn each_type_is_converted_to_each() {
     let Some(device) = device() else { return };
-    for from in DType::ALL {
+    for from in those_of(DType::ALL) {
         let mut a = values(from, 40, 4);
         if from.is_float() {
             let large = [1e10, -1e10, 1e19, 65520.0, 300.7, -0.9, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
@@ -294,7 +294,7 @@ fn each_type_is_converted_to_each() {
             a.extend([4_294_967_295.0, 2_147_483_648.0]);
         }
         let input = Array::new(device, from, &[a.len()], &a);
-        for to in DType::ALL {
+        for to in those_of(DType::ALL) {
             let out = Array::sevens(device, to, &[a.len()]);
             let found = compute(device, Operator::Copy, &[input.operand()], &[&out]);
             let expected: Vec<f64> = a.iter().map(|&a| converted(a, from, to)).collect();
@@ -323,7 +323,7 @@ fn bf16_and_f16_round_to_the_nearest_even() {
 #[test]
 fn scalars_fill_and_are_converted_to_the_type_of_the_arrays() {
     let Some(device) = device() else { return };
-    for dtype in DType::ALL {
+    for dtype in those_of(DType::ALL) {
         let out = Array::sevens(device, dtype, &[3, 5]);
         let filled = compute(device, Operator::Copy, &[1.0.into()], &[&out]);
         assert_eq!(filled, [1.0; 15], "{dtype}");

@@ -1,6 +1,8 @@
 use device_kernels::{Conv2d, DType, Layout, Operator, Pool2d};
 
-use super::support::{Array, FLOATS, assert_close, compute, device, indices, place, rounded, values};
+use super::support::{
+    Array, FLOATS, assert_close, compute, device, indices, place, rounded, those_of, values,
+};
 
 /// A small array on the host.
 #[derive(Clone)]
@@ -97,7 +99,7 @@ fn convolutions_and_their_gradients() {
             [14, 6, 3, 2],
         ),
     ];
-    for dtype in FLOATS {
+    for dtype in those_of(FLOATS) {
         for (conv, of_images, of_weights) in options {
             let images = Host::new(dtype, &of_images, 1);
             let weights = Host::new(dtype, &of_weights, 2);
@@ -236,7 +238,7 @@ fn super_place(shape: &[usize], index: &[usize]) -> usize {
 #[test]
 fn means_of_windows() {
     let Some(device) = device() else { return };
-    for dtype in FLOATS {
+    for dtype in those_of(FLOATS) {
         for (pool, of_images, [height, width]) in pools() {
             for count_padding in [false, true] {
                 let shape = [of_images[0], of_images[1], height, width];
@@ -275,7 +277,7 @@ fn means_of_windows() {
 #[test]
 fn means_of_windows_that_adapt() {
     let Some(device) = device() else { return };
-    for dtype in FLOATS {
+    for dtype in those_of(FLOATS) {
         for (of_images, [height, width]) in
             [([2, 3, 7, 10], [3, 4]), ([1, 2, 5, 5], [1, 1]), ([1, 1, 3, 4], [7, 9]), ([1, 2, 6, 6], [6, 3])]
         {

@@ -1,6 +1,6 @@
 use device_kernels::{DType, Layout, Operator, Update};
 
-use super::support::{Array, compute, device, indices, place, rounded, values};
+use super::support::{Array, compute, device, indices, place, rounded, those_of, values};
 
 /// Indices below `size`, and every so often one outside.
 fn some_indices(dtype: DType, len: usize, size: usize) -> Vec<f64> {
@@ -32,7 +32,7 @@ fn inside(index: f64, size: usize) -> Option<usize> {
 fn reads_by_indices() {
     let Some(device) = device() else { return };
     let whole = Layout::contiguous([5, 6, 7]).unwrap();
-    for (dtype, of_index) in DType::ALL.into_iter().zip(INDEX_TYPES.into_iter().cycle()) {
+    for (dtype, of_index) in those_of(DType::ALL).zip(INDEX_TYPES.into_iter().cycle()) {
         for view in [whole, whole.permute([2, 0, 1]).unwrap().flip(1).unwrap()] {
             for dim in 0..3 {
                 let elements = values(dtype, view.len(), 1);
@@ -70,7 +70,7 @@ fn reads_by_indices() {
 fn writes_by_indices() {
     let Some(device) = device() else { return };
     let whole = Layout::contiguous([5, 6, 7]).unwrap();
-    for (dtype, of_index) in DType::ALL.into_iter().zip(INDEX_TYPES.into_iter().cycle()) {
+    for (dtype, of_index) in those_of(DType::ALL).zip(INDEX_TYPES.into_iter().cycle()) {
         for (update, alone) in
             [(Update::Replace, false), (Update::Replace, true), (Update::Add, false), (Update::Add, true)]
         {

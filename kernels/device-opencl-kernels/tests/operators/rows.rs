@@ -1,7 +1,7 @@
 use device_kernels::{DType, Extremum, Layout, Operator};
 
 use super::support::{
-    Array, FLOATS, NUMBERS, assert_close, compute, device, indices, place, rounded, values,
+    Array, FLOATS, NUMBERS, assert_close, compute, device, indices, place, rounded, those_of, values,
 };
 
 /// The rows of a layout along `dim`: the places of their elements, by the other indices in order.
@@ -34,7 +34,7 @@ fn views() -> Vec<(Layout, usize)> {
 fn softmax_and_its_logarithm() {
     let Some(device) = device() else { return };
     for (view, dim) in views() {
-        for dtype in FLOATS {
+        for dtype in those_of(FLOATS) {
             let elements: Vec<f64> = values(dtype, view.range().end, 1).iter().map(|x| x * 2.0).collect();
             let input = Array::with_layout(device, dtype, view, &elements);
             let out = Array::sevens(device, dtype, view.shape());
@@ -75,7 +75,7 @@ fn softmax_of_large_numbers_and_of_a_nan() {
 fn the_index_of_the_largest_and_of_the_smallest() {
     let Some(device) = device() else { return };
     for (view, dim) in views() {
-        for (dtype, to) in NUMBERS.into_iter().zip([DType::I32, DType::I64, DType::U32].into_iter().cycle()) {
+        for (dtype, to) in those_of(NUMBERS).zip([DType::I32, DType::I64, DType::U32].into_iter().cycle()) {
             // Integers have equal elements, of which the first counts; floats have NaN.
             let mut elements = values(dtype, view.range().end, 2);
             if dtype.is_float() {

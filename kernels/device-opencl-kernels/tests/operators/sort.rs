@@ -2,7 +2,7 @@ use std::cmp::Ordering;
 
 use device_kernels::{DType, Layout, Operator, Sorted};
 
-use super::support::{Array, NUMBERS, bytes, compute, device, indices, numbers, place, values};
+use super::support::{Array, NUMBERS, bytes, compute, device, indices, numbers, place, those_of, values};
 
 /// Layouts with rows of all kernels: counted ones, those of one run, and those of several.
 fn views() -> Vec<(Layout, usize)> {
@@ -37,7 +37,7 @@ fn rows_are_sorted_with_their_indices() {
     let Some(device) = device() else { return };
     for (number, (view, dim)) in views().into_iter().enumerate() {
         // A third of the types for each layout: there are many kernels to compile.
-        let types = NUMBERS.into_iter().zip([DType::I32, DType::I64, DType::U32].into_iter().cycle());
+        let types = those_of(NUMBERS).zip([DType::I32, DType::I64, DType::U32].into_iter().cycle());
         for (dtype, index) in types.skip(number % 3).step_by(3) {
             let mut elements = values(dtype, view.range().end, 2);
             if dtype.is_float() {

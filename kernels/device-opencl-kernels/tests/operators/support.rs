@@ -199,6 +199,13 @@ pub(crate) fn values(dtype: DType, len: usize, seed: u64) -> Vec<f64> {
     noise.into_iter().map(value).collect()
 }
 
+/// Of these types, those that the device computes with: not each has doubles.
+pub(crate) fn those_of<const N: usize>(dtypes: [DType; N]) -> impl Iterator<Item = DType> {
+    let native = |device: Device| device.properties().expect("it is there").is_native_dtype("f64");
+    let doubles = device().and_then(native) != Some(false);
+    dtypes.into_iter().filter(move |dtype| doubles || *dtype != DType::F64)
+}
+
 pub(crate) const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 pub(crate) const NUMBERS: [DType; 8] =
     [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I32, DType::I64, DType::U8, DType::U32];

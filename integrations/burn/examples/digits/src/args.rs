@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use device_registry::Device;
 use lexopt::prelude::*;
 
 use crate::training::{Options, Strategy};
@@ -68,6 +69,11 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
             Long("device") => devices = vec![parser.value()?.string()?],
             Long("devices") => {
                 devices = parser.value()?.string()?.split(',').map(|name| name.trim().to_owned()).collect();
+                if let Some(twice) = twice(&devices) {
+                    return Err(
+                        format!("`{twice}` is listed twice: each device has one part of the work").into()
+                    );
+                }
             }
             Long("strategy") => options.strategy = parser.value()?.parse()?,
             Long("token-file") => token_file = Some(parser.value()?.into()),
@@ -87,4 +93,15 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Command, lexopt
 
 fn part(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|part| (0.0..1.0).contains(part)).ok_or("expected a number from 0 to below 1")
+}
+
+/// A name for a device that one before it is a name for as well.
+fn twice(names: &[String]) -> Option<&str> {
+    // Addresses of servers are no device strings.
+    let same = |a: &String, b: &String| match (Device::parse(a), Device::parse(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    };
+    let mut places = (0..names.len()).rev();
+    places.find(|&at| names[..at].iter().any(|name| same(name, &names[at]))).map(|at| names[at].as_str())
 }

@@ -56,6 +56,9 @@ fn wrong_arguments_are_errors_that_name_them() {
     assert!(error(&["--epochs", "many"]).contains("many"));
     assert!(error(&["--dropout", "1"]).contains("0 to below 1"));
     assert!(error(&["--strategy", "all"]).contains("`main`, `sharded` or `ddp`"));
+    assert!(error(&["--devices", "openreg:1,openreg:0, openreg:1"]).contains("`openreg:1` is listed twice"));
+    assert!(error(&["--devices", "openreg:0,cpu:0,cpu"]).contains("`cpu` is listed twice"));
+    assert!(error(&["--devices", "ws://a:1,ws://a:1"]).contains("`ws://a:1` is listed twice"));
     assert!(error(&["--device"]).contains("--device"));
     assert!(error(&["--gpu"]).contains("--gpu"));
     assert!(error(&["mnist"]).contains("mnist"));
