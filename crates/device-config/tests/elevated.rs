@@ -64,7 +64,7 @@ fn a_set_user_id_program_reads_only_a_file_that_code_names() {
     }
     let rights = "this process has more rights than its user";
     let report = format!(
-        "\nno configuration file\n  DEVICE_CONFIG is ignored: {rights}, whose environment must not name code\n  \
+        "\nno configuration file\n  DEVICE_CONFIG is ignored: {rights}, whose environment must not name files\n  \
          device.toml beside the program is ignored: {rights}, who may link to the program from any folder\n"
     );
     assert!(elevated.contains(&report), "{elevated}");

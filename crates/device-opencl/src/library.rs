@@ -154,7 +154,7 @@ mod tests {
             let failure = check_environment(variable).unwrap_err();
             let expected = format!(
                 "OpenCL is not used while {refused} is set: this process has more rights than its user, whose environment \
-                 must not name code; unset it"
+                 must not name files; unset it"
             );
             assert!(failure.is_unavailable() && failure.to_string() == expected, "{failure}");
         }

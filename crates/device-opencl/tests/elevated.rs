@@ -59,7 +59,7 @@ fn an_elevated_process_ignores_the_users_loader_and_says_so() {
         return;
     };
     let expected = "OPENCL_DYLIB_PATH is ignored: this process has more rights than its user, whose environment must not \
-                    name code";
+                    name files";
     assert!(with.contains(expected), "{with}");
     assert!(last_line(&with).starts_with(last_line(&without)), "{with}; without: {without}");
 }

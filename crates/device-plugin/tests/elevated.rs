@@ -69,7 +69,7 @@ fn a_set_user_id_program_ignores_the_variable_and_the_files_of_its_user() {
         return;
     }
     let ignored = format!(
-        "{VARIABLE} is skipped: this process has more rights than its user, whose environment must not name code"
+        "{VARIABLE} is skipped: this process has more rights than its user, whose environment must not name files"
     );
     assert!(elevated.contains(&ignored), "{elevated}");
     assert!(

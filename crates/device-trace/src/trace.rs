@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use device_registry::activity::{self, Batch, Observation, Observer};
-use device_registry::backend::LoadFailure;
+use device_registry::backend::{LoadFailure, path_variable};
 use parking_lot::Mutex;
 
 use crate::chrome::Writer;
@@ -53,10 +53,13 @@ pub fn write_to(file: impl AsRef<Path>) -> io::Result<Observation> {
 
 /// Loads the observer of the variable.
 pub(crate) fn load() -> Result<Box<dyn Observer>, LoadFailure> {
-    let Some(file) = std::env::var_os(VARIABLE).filter(|file| !file.is_empty()) else {
+    let file = match path_variable(VARIABLE) {
+        Ok(file) => file.filter(|file| !file.is_empty()),
+        Err(elevated) => return Err(LoadFailure::new(format_args!("{VARIABLE} is ignored: {elevated}"))),
+    };
+    let Some(file) = file.map(PathBuf::from) else {
         return Err(LoadFailure::unavailable(format_args!("{VARIABLE} is not set: it names the file")));
     };
-    let file = PathBuf::from(file);
     match TraceObserver::create(&file) {
         Ok(observer) => Ok(Box::new(observer)),
         Err(error) => {

@@ -49,7 +49,7 @@ fn an_elevated_process_ignores_the_users_drivers_and_says_so() {
     for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
         let with = printed(&[(name, "/nonexistent/icd.json")]).expect("the first one ran");
         let ignored = format!(
-            "{name} is ignored: this process has more rights than its user, whose environment must not name code"
+            "{name} is ignored: this process has more rights than its user, whose environment must not name files"
         );
         assert!(with.contains(&ignored), "{with}");
         let devices =

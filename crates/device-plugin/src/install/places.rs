@@ -265,7 +265,7 @@ mod tests {
         let mut report = InstallReport::default();
         assert!(surroundings.search(&[Place::Variable("X".into())], &mut report).is_empty());
         let reason =
-            "X is skipped: this process has more rights than its user, whose environment must not name code";
+            "X is skipped: this process has more rights than its user, whose environment must not name files";
         assert_eq!(report.to_string(), format!("searched for backends in files: X (ignored)\n{reason}"));
     }
 

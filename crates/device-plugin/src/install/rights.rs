@@ -2,7 +2,7 @@
 
 use device_registry::backend::is_elevated;
 
-/// What the process may do beyond its user. Such a user chooses the environment and must not name code
+/// What the process may do beyond its user. Such a user chooses the environment and must not name files
 /// through it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {

@@ -1,4 +1,4 @@
-//! Whether this process has more rights than the user that started it, who must not name code to it.
+//! Whether this process has more rights than the user that started it, who must not name files to it.
 
 use std::env;
 use std::error::Error;
@@ -11,7 +11,7 @@ pub struct ElevatedProcess;
 
 impl fmt::Display for ElevatedProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("this process has more rights than its user, whose environment must not name code")
+        f.write_str("this process has more rights than its user, whose environment must not name files")
     }
 }
 
@@ -20,8 +20,9 @@ impl Error for ElevatedProcess {}
 /// The value of a variable of the environment that names files, folders or libraries. `None` if it is not
 /// set.
 ///
-/// A backend reads such a variable with this function alone. An elevated process obeys no such variable, as
-/// the system ignores `LD_PRELOAD` there: otherwise its user could run any code with its rights.
+/// A backend, like an observer, reads such a variable with this function alone. An elevated process obeys no
+/// such variable, as the system ignores `LD_PRELOAD` there: otherwise its user could run any code, or write
+/// any file, with its rights.
 ///
 /// ```
 /// # use device_registry::backend::path_variable;

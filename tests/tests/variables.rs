@@ -1,0 +1,106 @@
+//! Which files read variables of the environment. One that names a file, a folder or a library is read by
+//! `path_variable` alone, as a process with more rights than its user must not obey it.
+
+use std::path::Path;
+
+use device_registry_tests::{files, workspace};
+
+/// The files of crates that read variables by other means, how often, and what they read.
+const READERS: [(&str, usize, &str); 26] = [
+    ("crates/device-config/src/apply.rs", 1, "whether DEVICE_DEFAULT is set"),
+    ("crates/device-conformance/src/environment.rs", 5, "what a test runs, in a process of a test"),
+    ("crates/device-conformance/src/process.rs", 3, "the variables of a child, in a process of a test"),
+    ("crates/device-conformance/src/subprocess.rs", 4, "the name of a test, in a process of a test"),
+    ("crates/device-cuda/src/backend.rs", 1, "numbers of devices, for a message"),
+    ("crates/device-opencl/src/library.rs", 1, "for a message; elevated processes have returned before"),
+    ("crates/device-openreg/src/lib.rs", 1, "numbers and names of devices"),
+    ("crates/device-plugin/src/install/places.rs", 1, "folders, which an elevated process ignores there"),
+    ("crates/device-plugin/src/abi/header.rs", 2, "a compiler and a folder, of its tests"),
+    ("crates/device-plugin/src/abi/rules.rs", 1, "whether a test writes a file"),
+    ("crates/device-registry/src/backend/elevated.rs", 1, "`path_variable` itself"),
+    ("crates/device-registry/src/runtime/switch.rs", 1, "on or off"),
+    ("crates/device-registry/src/selection/auto.rs", 1, "names of devices"),
+    ("crates/device-trace/src/lib.rs", 1, "on or off"),
+    ("crates/device-trace/src/trace.rs", 1, "a number of megabytes"),
+    ("crates/device-wgpu/src/apis.rs", 1, "names of interfaces"),
+    ("crates/devices/src/doctor/environment.rs", 1, "all, to print them"),
+    ("crates/devices/src/lib.rs", 1, "whether folders of plugins are named"),
+    ("crates/entry-points-macros/src/group.rs", 2, "what Cargo says to a macro"),
+    ("crates/entry-points-macros/src/rustc_args.rs", 1, "whether an editor runs a macro"),
+    ("crates/entry-points/src/group.rs", 3, "switches and options by name"),
+    ("integrations/burn/device-burn-backend", 3, "names of devices, and of ways to compute"),
+    ("integrations/torch/src/choice.rs", 1, "names and numbers of devices"),
+    ("integrations/torch/src/counts.rs", 1, "whether the CPU may compute"),
+    ("kernels/device-kernels-plugin/src/header.rs", 1, "a folder, of its tests"),
+    ("kernels/device-opencl-kernels/src/place.rs", 3, "folders, which an elevated process does not ask for"),
+];
+
+/// The functions of `std::env` that read variables, its folders for a user included.
+const FUNCTIONS: [&str; 6] = ["var", "var_os", "vars", "vars_os", "home_dir", "temp_dir"];
+
+/// How often the code of a crate names such a function. Its tests are left out.
+fn reads(text: &str) -> usize {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let in_line = |line: &str| {
+        let mut words = line.split("env::").skip(1);
+        // An import in braces is a function of its own.
+        let names = |rest: &str| match rest.strip_prefix('{') {
+            Some(list) => {
+                let list = list.split('}').next().unwrap_or_default();
+                list.split(',').filter(|name| FUNCTIONS.contains(&name.trim())).count()
+            }
+            None => usize::from(FUNCTIONS.contains(&rest.split(|c| !is_word(c)).next().unwrap_or_default())),
+        };
+        words.by_ref().map(names).sum::<usize>()
+    };
+    lines.map(in_line).sum()
+}
+
+/// Whether a file is part of a crate that programs link, or of a command.
+fn is_of_crate(path: &Path) -> bool {
+    let is_crate = ["crates", "kernels", "integrations"].iter().any(|folder| path.starts_with(folder));
+    is_crate && path.components().any(|part| part.as_os_str() == "src")
+}
+
+#[test]
+fn variables_with_paths_are_read_by_path_variable() {
+    let mut counts = [0; READERS.len()];
+    let mut wrong = Vec::new();
+    for (path, text) in files("rs") {
+        let path = path.strip_prefix(workspace()).expect("it is in this repository");
+        let count = reads(&text);
+        if count == 0 || !is_of_crate(path) {
+            continue;
+        }
+        match READERS.iter().position(|(reader, ..)| path.starts_with(reader)) {
+            Some(reader) => counts[reader] += count,
+            None => wrong.push(format!("{} reads {count} variables", path.display())),
+        }
+    }
+    for ((reader, expected, what), count) in READERS.iter().zip(counts) {
+        if *expected != count {
+            wrong.push(format!("{reader} reads {count} variables, and this list has {expected}: {what}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "use device_registry::backend::path_variable for a variable with a file, a folder or a library, and \
+         say in this test what any other one is:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn reads_are_found_in_calls_paths_and_imports() {
+    for (code, expected) in [
+        ("let value = std::env::var_os(NAME);", 1),
+        ("read(options, |name| env::var(name).ok(), env::vars_os)", 2),
+        ("use std::env::{self, temp_dir, var};", 2),
+        ("// env::var\n    /// std::env::var_os(NAME)\nenv::consts::OS; env::variable(1)", 0),
+        ("env::current_exe()\n\n#[cfg(test)]\nmod tests {\n    env::var_os(NAME);\n}", 0),
+    ] {
+        assert_eq!(reads(code), expected, "{code}");
+    }
+}
