@@ -16,8 +16,12 @@ pub(crate) enum TraceFile {
 
 impl TraceFile {
     /// Creates the file, which replaces an older one. It is compressed if its name ends with `.gz`.
+    ///
+    /// # Errors
+    ///
+    /// Also if another trace goes to this file, or if it is a pipe that no process reads.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
+        let file = BufWriter::new(open(path)?);
         let is_compressed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
         Ok(if is_compressed { Self::Compressed(Some(encoder(file))) } else { Self::Plain(file) })
     }
@@ -46,6 +50,67 @@ impl TraceFile {
             }
         }
     }
+}
+
+/// Opens a file, empties it, and keeps other traces away from it until it is closed. A program that is traced
+/// by a variable may start others, which inherit the variable.
+#[cfg(unix)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::fs::{TryLockError, metadata};
+    use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+
+    let mut options = File::options();
+    options.write(true).create(true).truncate(false);
+    // Otherwise the open of a pipe would wait for a reader.
+    let file = options.clone().custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| {
+        let is_pipe = metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+        if is_pipe && error.raw_os_error() == Some(libc::ENXIO) {
+            io::Error::new(error.kind(), "it is a pipe, and no process reads it")
+        } else {
+            error
+        }
+    })?;
+    if !file.metadata()?.is_file() {
+        // Writes to a pipe wait for its reader. `file` stays open meanwhile, so that the reader sees no end.
+        return options.open(path);
+    }
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => return Err(in_use()),
+        // A file system without locks.
+        Ok(()) | Err(TryLockError::Error(_)) => {}
+    }
+    file.set_len(0)?;
+    Ok(file)
+}
+
+/// The same. A lock would keep readers away too, and the sharing mode does not.
+#[cfg(windows)]
+fn open(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    const FILE_SHARE_READ: u32 = 1;
+    const FILE_SHARE_DELETE: u32 = 4;
+    const ERROR_SHARING_VIOLATION: i32 = 32;
+
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).share_mode(FILE_SHARE_READ | FILE_SHARE_DELETE);
+    options.open(path).map_err(|error| match error.raw_os_error() {
+        Some(ERROR_SHARING_VIOLATION) => in_use(),
+        _ => error,
+    })
+}
+
+#[cfg(not(any(unix, windows)))]
+fn open(path: &Path) -> io::Result<File> {
+    File::create(path)
+}
+
+#[cfg(any(unix, windows))]
+fn in_use() -> io::Error {
+    io::Error::other(
+        "another process has it open, perhaps for its own trace; `%p` in the name stands for the number of the \
+         process, as in `trace-%p.json`",
+    )
 }
 
 fn encoder(file: BufWriter<File>) -> GzEncoder<BufWriter<File>> {

@@ -46,7 +46,8 @@ const EVERY: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 ///
-/// If the file cannot be created, the limit is not a number, or the system cannot start a thread.
+/// If the file cannot be created or another trace goes to it, the limit is not a number, or the system cannot
+/// start a thread.
 pub fn write_to(file: impl AsRef<Path>) -> io::Result<Observation> {
     activity::observe("trace", TraceObserver::create(file.as_ref())?)
 }

@@ -3,6 +3,7 @@
 #![cfg(feature = "read")]
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -215,6 +216,70 @@ fn a_file_that_cannot_be_created_is_an_error_that_names_it_and_the_program_runs(
     assert!(output.status.success(), "{printed}");
     assert!(printed.contains("DEVICE_TRACE: cannot create `/no/such/folder/trace.json`"), "{printed}");
     assert!(printed.contains("DEVICE_FLIGHT_RECORDER is not set"), "{printed}");
+}
+
+#[test]
+fn a_program_that_starts_itself_keeps_its_trace_and_the_other_names_the_way_out() {
+    const TEST: &str = "a_program_that_starts_itself_keeps_its_trace_and_the_other_names_the_way_out";
+
+    if is_child() {
+        work();
+        if std::env::var_os("GRANDCHILD").is_none() {
+            assert!(activity::flush(Duration::from_secs(10)));
+            assert!(child(TEST).env("GRANDCHILD", "1").status().unwrap().success());
+            drop(activity::span("after the other"));
+        }
+        println!("{}", activity::observers().report());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["trace.json", "trace.json.gz", "trace-%p.json"] {
+        let file = folder.path().join(name);
+        let mut parent = child(TEST).env("DEVICE_TRACE", &file).stdout(Stdio::piped()).spawn().unwrap();
+        let own = folder.path().join(name.replace("%p", &parent.id().to_string()));
+        let mut printed = String::new();
+        parent.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        assert!(parent.wait().unwrap().success());
+        let trace = Trace::read(&own).unwrap();
+        let (summary, page) = (trace.to_string(), trace.to_html());
+        assert!(!summary.contains("ends early") && page.contains("after the other"), "{name}: {summary}");
+        let refused = printed.contains("another process has it open, perhaps for its own trace; `%p` in the");
+        assert_eq!(refused, !name.contains("%p"), "{name}: {printed}");
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "each of the last two has a file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_a_reader_is_an_error_and_one_with_a_reader_gets_the_trace() {
+    const TEST: &str = "a_pipe_without_a_reader_is_an_error_and_one_with_a_reader_gets_the_trace";
+
+    if is_child() {
+        work();
+        println!("{}", activity::observers().report());
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let run = || {
+        let output = child(TEST).env("DEVICE_TRACE", &pipe).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed = run();
+    assert!(printed.contains("it is a pipe, and no process reads it"), "{printed}");
+    // This open waits for the writer, and with it the read.
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    let begin = Instant::now();
+    while run().contains("no process reads it") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "there is no reader");
+    }
+    let text = reader.join().unwrap();
+    assert!(text.contains("double"), "{text}");
 }
 
 #[test]
