@@ -109,6 +109,62 @@ fn copies_of_host_memory_events_and_reads_are_done_when_the_call_returns() {
     assert!(end.elapsed_since(&start).is_ok());
 }
 
+/// A thread that has windows open may not wait for others, as the stream's thread may.
+#[test]
+fn work_that_a_thread_with_an_open_window_enqueues_waits_for_it_on_the_streams_thread() {
+    let ((stream, buffer), threads) = (cpu(), Threads::default());
+    buffer.fill(.., &[0]).unwrap();
+    let span = buffer.span().unwrap();
+    let (memory, range) = span.on_host().unwrap();
+    let window = memory.read(range).unwrap();
+    let note = threads.kernel();
+    let kernel = move |launch: &Launch<'_>| {
+        let span = launch.spans()[0].as_ref().unwrap();
+        span.memory_as::<HostMemory>()?.write(span.range())?[8..16].fill(2);
+        note(launch)
+    };
+    stream.launch_with(&short(), &[&buffer], kernel).unwrap();
+    stream.write(&buffer, 0, vec![1; 8]).unwrap();
+    stream.fill(&buffer, 16..24, &[3]).unwrap();
+    stream.copy(&buffer, 0..8, &buffer, 24).unwrap();
+    let read = stream.read(&buffer, ..32).unwrap();
+    assert!(!stream.query().unwrap() && window.iter().all(|&byte| byte == 0));
+    drop(window);
+    stream.synchronize().unwrap();
+    assert_eq!(*read.wait().unwrap(), *[[1; 8], [2; 8], [3; 8], [1; 8]].concat());
+    assert_ne!(threads.seen(), [thread::current().id()]);
+    // A window is open no more.
+    stream.launch_with(&short(), &[&buffer], threads.kernel()).unwrap();
+    assert_eq!(threads.seen()[1], thread::current().id());
+}
+
+/// Each kind of short work by itself, as work behind other work goes to the stream's thread anyway.
+#[test]
+fn each_kind_of_short_work_waits_for_the_windows_of_the_thread_that_enqueues_it() {
+    let enqueue: [fn(&Stream, &Buffer); 4] = [
+        |stream, buffer| stream.write(buffer, 0, vec![1; 8]).unwrap(),
+        |stream, buffer| stream.fill(buffer, .., &[3]).unwrap(),
+        |stream, buffer| stream.copy(buffer, 0..8, buffer, 24).unwrap(),
+        |stream, buffer| {
+            let kernel = |launch: &Launch<'_>| {
+                let span = launch.spans()[0].as_ref().unwrap();
+                span.memory_as::<HostMemory>()?.write(span.range())?.fill(2);
+                Ok(())
+            };
+            stream.launch_with(&short(), &[buffer], kernel).unwrap();
+        },
+    ];
+    for enqueue in enqueue {
+        let (stream, buffer) = cpu();
+        let span = buffer.span().unwrap();
+        let (memory, range) = span.on_host().unwrap();
+        let window = memory.read(range).unwrap();
+        enqueue(&stream, &buffer);
+        drop(window);
+        stream.synchronize().unwrap();
+    }
+}
+
 /// Whether a stream of many threads, some of whose work is short, keeps the order of each thread.
 #[test]
 fn threads_that_share_a_stream_keep_their_order() {

@@ -130,6 +130,7 @@ pub(super) fn open_window_mut(
 }
 
 /// Whether this thread has windows open, for which others may wait.
+#[inline]
 pub(crate) fn is_any_window_open() -> bool {
     OPEN.try_with(Cell::get).is_ok_and(|open| open > 0)
 }

@@ -9,6 +9,7 @@ use entry_points::message::panic_message;
 
 use crate::backend::{
     BackendError, Completion, EventOptions, FillPattern, HostBuffer, Launch, Span, StreamDriver,
+    is_any_window_open,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -105,7 +106,8 @@ pub(crate) enum Route {
     /// In the driver's queue, unless the driver says that it does not support this work; then by the thread.
     QueueOrThread,
     /// At once, on the thread that enqueues it, with blocking calls: the driver has no queues, all work
-    /// before is done, and this work is short.
+    /// before is done, this work is short, and the thread has no windows open, as it could not wait for
+    /// others then.
     AtOnce,
     /// By the stream's thread, with blocking calls, when all work before is done.
     Thread,
@@ -204,7 +206,8 @@ impl Operation {
     #[inline]
     pub(crate) fn route(&self, device: &'static OpenDevice, has_driver_queue: bool) -> Route {
         if !has_driver_queue {
-            return if self.is_short(device.at_once()) { Route::AtOnce } else { Route::Thread };
+            let is_at_once = self.is_short(device.at_once()) && !is_any_window_open();
+            return if is_at_once { Route::AtOnce } else { Route::Thread };
         }
         match self {
             Self::Call(_) => Route::Thread,

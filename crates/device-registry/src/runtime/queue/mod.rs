@@ -22,6 +22,7 @@ use std::sync::{Arc, Weak};
 
 use crate::backend::{
     BackendError, EventDriver, Launch, LaunchOptions, Priority, Progress, Span, StreamDriver, StreamOptions,
+    is_any_window_open,
 };
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -312,7 +313,8 @@ impl Queue {
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
         options: &LaunchOptions,
     ) -> Result<(), DeviceError> {
-        if self.driver.is_none() && self.device.at_once().launches(options.short) {
+        let is_at_once = self.driver.is_none() && self.device.at_once().launches(options.short);
+        if is_at_once && !is_any_window_open() {
             self.device.check("launch")?;
             let state = lock(&self.state);
             if state.is_idle() {
