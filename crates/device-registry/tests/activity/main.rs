@@ -364,6 +364,47 @@ fn an_observer_that_panics_ends_and_harms_no_other() {
     assert!(named("after the panic") >= 2);
 }
 
+/// Runs this test in a process of its own, which a panic during another one would end.
+#[test]
+fn an_observer_that_panics_again_in_its_drop_does_not_end_the_process() {
+    const VARIABLE: &str = "HAS_AN_OBSERVER_THAT_PANICS_TWICE";
+
+    struct Panics {
+        in_times: bool,
+    }
+
+    impl Observer for Panics {
+        fn observe(&self, _batch: &Batch) {
+            panic!("once");
+        }
+
+        fn wants_device_times(&self) -> bool {
+            assert!(!self.in_times, "on purpose");
+            false
+        }
+    }
+
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("twice");
+        }
+    }
+
+    if std::env::var_os(VARIABLE).is_some() {
+        let observation = activity::observe("panics", Panics { in_times: false }).unwrap();
+        drop(cpu().allocate(1).unwrap());
+        assert!(activity::flush(LONG), "an observer that has ended is not waited for");
+        drop(observation);
+        let error = activity::observe("panics", Panics { in_times: true }).unwrap_err();
+        assert_eq!(error.to_string(), "it panicked: on purpose");
+        return;
+    }
+    let test = "an_observer_that_panics_again_in_its_drop_does_not_end_the_process";
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    let output = process.args(["--exact", test]).env(VARIABLE, "1").output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn an_observer_that_uses_a_device_gets_an_error() {
     struct Uses(mpsc::Sender<Result<(), DeviceError>>);

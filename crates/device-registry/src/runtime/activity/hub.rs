@@ -5,14 +5,12 @@
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use entry_points::message::panic_message;
+use entry_points::isolate;
 
 use crate::runtime::activity::exit;
 use crate::runtime::activity::observers::Observer;
@@ -105,12 +103,15 @@ impl Hub {
     pub(super) fn begin(&'static self, name: &str, observer: Box<dyn Observer>) -> io::Result<Arc<Seat>> {
         // No name of a thread can have it.
         let name = name.replace('\0', "");
-        let seat = Arc::new(Seat {
-            name: name.clone(),
-            wants_device_times: observer.wants_device_times(),
-            mailbox: Mutex::default(),
-            changed: Condvar::new(),
-        });
+        let wants_device_times = match isolate(|| observer.wants_device_times()) {
+            Ok(wants) => wants,
+            Err(panic) => {
+                drop_observer(&name, observer);
+                return Err(io::Error::other(panic));
+            }
+        };
+        let (mailbox, changed) = (Mutex::default(), Condvar::new());
+        let seat = Arc::new(Seat { name: name.clone(), wants_device_times, mailbox, changed });
         let own = Arc::clone(&seat);
         thread::Builder::new().name(format!("observer {name}")).spawn(move || own.run(self, observer))?;
         lock(&self.seats).push(Arc::clone(&seat));
@@ -182,12 +183,13 @@ impl Hub {
             return false;
         }
         self.collect();
-        let (pending, done) = channel();
-        lock(&self.seats).iter().for_each(|seat| seat.post(Message::Flush(pending.clone())));
-        drop(pending);
-        let left = deadline.map_or(timeout, |at| at.saturating_duration_since(Instant::now()));
-        // Each observer drops its end of the channel.
-        matches!(done.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
+        let seats = lock(&self.seats).clone();
+        // All of them first, so that they write at the same time.
+        let flushes: Vec<_> = seats.iter().map(|seat| seat.post_flush()).collect();
+        seats.iter().zip(flushes).all(|(seat, flush)| {
+            let left = deadline.map_or(timeout, |at| at.saturating_duration_since(Instant::now()));
+            seat.wait_until(left, |mailbox| mailbox.has_ended || mailbox.flushed >= flush)
+        })
     }
 
     /// Ends an observation: the observer gets what was recorded before.
@@ -200,7 +202,7 @@ impl Hub {
         self.remove(seat);
         seat.close();
         if !OBSERVES.try_with(Cell::get).unwrap_or(true) {
-            seat.wait_for_end(LAST_WAIT);
+            seat.wait_until(LAST_WAIT, |mailbox| mailbox.has_ended);
         }
     }
 
@@ -224,9 +226,9 @@ fn deliver(seats: &[Arc<Seat>], batch: Batch) {
     let Some((last, others)) = seats.split_last() else { return };
     for seat in others {
         let (thread, records) = (Arc::clone(&batch.thread), batch.records.clone());
-        seat.post(Message::Batch(Batch { thread, records, lost: batch.lost }));
+        seat.post(Batch { thread, records, lost: batch.lost });
     }
-    last.post(Message::Batch(batch));
+    last.post(batch);
 }
 
 /// One observer, from the outside.
@@ -234,7 +236,7 @@ pub(super) struct Seat {
     pub(super) name: String,
     wants_device_times: bool,
     mailbox: Mutex<Mailbox>,
-    /// Notified when there is a message, and when the observer's thread ends.
+    /// Notified when there is a message, after each flush, and when the observer's thread ends.
     changed: Condvar,
 }
 
@@ -245,6 +247,9 @@ struct Mailbox {
     records: usize,
     /// How many records found no room, by their thread.
     lost: Vec<(Arc<Thread>, u64)>,
+    /// How many flushes were among the messages, and how many of them are done.
+    flushes: u64,
+    flushed: u64,
     /// Whether no more messages come.
     is_closed: bool,
     /// Whether the observer's thread has ended.
@@ -253,32 +258,42 @@ struct Mailbox {
 
 enum Message {
     Batch(Batch),
-    /// The thread that waits sees the drop.
-    Flush(Sender<()>),
+    Flush,
 }
 
 impl Seat {
-    fn post(&self, message: Message) {
+    fn post(&self, batch: Batch) {
         let mut mailbox = lock(&self.mailbox);
         if mailbox.is_closed || mailbox.has_ended {
             return;
         }
-        match message {
-            Message::Batch(batch) if mailbox.records + batch.records.len() > MOST => {
-                let lost = batch.records.len() as u64 + batch.lost;
-                match mailbox.lost.iter_mut().find(|(thread, _)| thread.number == batch.thread.number) {
-                    Some((_, count)) => *count += lost,
-                    None => mailbox.lost.push((batch.thread, lost)),
-                }
+        if mailbox.records + batch.records.len() > MOST {
+            let lost = batch.records.len() as u64 + batch.lost;
+            match mailbox.lost.iter_mut().find(|(thread, _)| thread.number == batch.thread.number) {
+                Some((_, count)) => *count += lost,
+                None => mailbox.lost.push((batch.thread, lost)),
             }
-            Message::Batch(batch) => {
-                mailbox.records += batch.records.len();
-                mailbox.messages.push_back(Message::Batch(batch));
-            }
-            flush @ Message::Flush(_) => mailbox.messages.push_back(flush),
+        } else {
+            mailbox.records += batch.records.len();
+            mailbox.messages.push_back(Message::Batch(batch));
         }
         drop(mailbox);
         self.changed.notify_all();
+    }
+
+    /// Lets the observer flush behind all messages. Returns the number of the flush, which several calls
+    /// share if no message is between them: a blocked observer would keep one for each.
+    fn post_flush(&self) -> u64 {
+        let mut mailbox = lock(&self.mailbox);
+        let is_there = matches!(mailbox.messages.back(), Some(Message::Flush));
+        if !is_there && !mailbox.is_closed && !mailbox.has_ended {
+            mailbox.flushes += 1;
+            mailbox.messages.push_back(Message::Flush);
+        }
+        let flush = mailbox.flushes;
+        drop(mailbox);
+        self.changed.notify_all();
+        flush
     }
 
     /// The next message; `None` when there are no more.
@@ -312,23 +327,26 @@ impl Seat {
                 while let Some(message) = self.next() {
                     match message {
                         Message::Batch(batch) => observer.observe(&batch),
-                        Message::Flush(_pending) => observer.flush(),
+                        Message::Flush => {
+                            observer.flush();
+                            lock(&self.mailbox).flushed += 1;
+                            self.changed.notify_all();
+                        }
                     }
                 }
                 observer.flush();
-                drop(observer);
             });
         };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(observes)) {
-            let (name, message) = (&self.name, panic_message(panic));
+        if let Err(panic) = isolate(observes) {
+            let (name, message) = (&self.name, panic.message());
             log_isolated(|| {
                 log::error!("the observer `{name}` panicked, and gets no more records: {message}")
             });
             hub.remove(&self);
         }
+        drop_observer(&self.name, observer);
         let mut mailbox = lock(&self.mailbox);
         mailbox.has_ended = true;
-        // Also wakes the threads that wait for a flush.
         mailbox.messages.clear();
         drop(mailbox);
         self.changed.notify_all();
@@ -339,12 +357,43 @@ impl Seat {
         self.changed.notify_all();
     }
 
-    fn wait_for_end(&self, timeout: Duration) {
+    /// Returns whether it is so within the time.
+    fn wait_until(&self, timeout: Duration, is_so: impl Fn(&Mailbox) -> bool) -> bool {
         let mailbox = lock(&self.mailbox);
-        let _ = self.changed.wait_timeout_while(mailbox, timeout, |mailbox| !mailbox.has_ended);
+        let waited = self.changed.wait_timeout_while(mailbox, timeout, |mailbox| !is_so(mailbox));
+        is_so(&waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
+/// Not while a panic of the observer unwinds: another one of its `drop` would end the process.
+fn drop_observer(name: &str, observer: Box<dyn Observer>) {
+    if let Err(panic) = isolate(|| device_use::forbid(|| drop(observer))) {
+        log_isolated(|| log::error!("the observer `{name}` panicked in its drop: {}", panic.message()));
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_of_a_blocked_observer_share_a_message() {
+        let (name, mailbox, changed) = (String::new(), Mutex::default(), Condvar::new());
+        let seat = Seat { name, wants_device_times: false, mailbox, changed };
+        let batch =
+            || Batch { thread: Arc::new(Thread { number: 1, name: None }), records: Vec::new(), lost: 1 };
+        assert_eq!([(); 1000].map(|()| seat.post_flush()), [1; 1000]);
+        seat.post(batch());
+        assert_eq!([(); 1000].map(|()| seat.post_flush()), [2; 1000]);
+        assert_eq!(lock(&seat.mailbox).messages.len(), 3);
+        // One that an observer has begun may miss what was recorded meanwhile.
+        while seat.next().is_some_and(|message| matches!(message, Message::Flush)) {}
+        seat.next();
+        assert_eq!(seat.post_flush(), 3);
+        assert!(!seat.wait_until(Duration::ZERO, |mailbox| mailbox.flushed >= 3));
+    }
 }

@@ -128,7 +128,7 @@ impl Drop for Observation {
 ///
 /// # Errors
 ///
-/// If the system cannot start a thread.
+/// If the system cannot start a thread, or [`Observer::wants_device_times`] panics.
 pub fn observe(name: &str, observer: impl Observer + 'static) -> io::Result<Observation> {
     HUB.current().begin(name, Box::new(observer)).map(Observation)
 }
