@@ -7,7 +7,7 @@ mod summary;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
@@ -44,6 +44,16 @@ pub(crate) type Place = (u64, u64);
 
 /// The process of the host.
 pub(crate) const HOST: u64 = 1;
+
+/// The longest line, in bytes. The texts in it are the program's: this crate sets no limit when it writes.
+const LINE: u64 = 1 << 20;
+
+/// The most devices. A page looks for each of them in all records.
+const DEVICES: usize = 4096;
+
+/// The largest time in nanoseconds, and the largest number of bytes or records: a file may be from anybody, and
+/// the sum of two is a number too.
+const LARGEST: u64 = 1 << 62;
 
 /// A thread of the host, or a stream.
 #[derive(Debug, Default)]
@@ -180,8 +190,11 @@ impl Trace {
         for number in 1.. {
             line.clear();
             // What is compressed may end early: what was read of it is whole.
-            let read = lines.read_until(b'\n', &mut line);
+            let read = lines.by_ref().take(LINE).read_until(b'\n', &mut line);
             let is_whole = line.ends_with(b"\n");
+            if !is_whole && line.len() as u64 == LINE {
+                return Err(ReadError::Line(number, format!("more than {LINE} bytes")));
+            }
             self.is_cut = read.is_err() || (!is_whole && !line.is_empty());
             if self.is_cut || line.is_empty() {
                 if let (1, Err(error)) = (number, read) {
@@ -209,24 +222,32 @@ impl Trace {
         let args = &event["args"];
         let number = |name: &str| args[name].as_u64();
         let text = |name: &str| args[name].as_str().map(str::to_owned);
+        let is_small = |name: &str| number(name).is_none_or(|number| number <= LARGEST);
+        if !["bytes", "count", "allocated", "reserved"].into_iter().all(is_small) {
+            return None;
+        }
         if phase == "M" {
             let given = args["name"].as_str()?.to_owned();
             match (name, place.0) {
                 ("process_name", HOST) => self.program = given,
                 // A further file has the names once more.
                 ("process_name", _) if self.device(place).is_some() => {}
+                ("process_name", _) if self.devices.len() == DEVICES => return None,
                 ("process_name", _) => self.devices.push(given),
                 _ => self.tracks.entry(place).or_default().name = given,
             }
             return Some(());
         }
         // Nothing is before the beginning but what was under way then.
-        let time = nanoseconds(event["ts"].as_f64()?);
+        let time = nanoseconds(event["ts"].as_f64()?)?;
         self.end = self.end.max(time);
-        let device = || (place.0 - HOST).checked_sub(1).map(|device| device as usize);
+        let device = || usize::try_from(place.0.checked_sub(HOST + 1)?).ok();
         match phase {
             "B" | "X" => {
-                let duration = event["dur"].as_f64().map(nanoseconds);
+                let duration = match event["dur"].as_f64() {
+                    Some(duration) => Some(nanoseconds(duration)?),
+                    None => None,
+                };
                 let category = event["cat"].as_str().unwrap_or_default();
                 self.end = self.end.max(time + duration.unwrap_or(0));
                 if category == "enqueue" {
@@ -321,7 +342,9 @@ fn outcome(args: &Value) -> Outcome {
     }
 }
 
-/// Nanoseconds of microseconds with three digits.
-fn nanoseconds(microseconds: f64) -> u64 {
-    (microseconds * 1000.0).round().max(0.0) as u64
+/// Nanoseconds of microseconds with three digits. `None` if it is no time of a trace.
+fn nanoseconds(microseconds: f64) -> Option<u64> {
+    // A larger one becomes the largest integer.
+    let nanoseconds = (microseconds * 1000.0).round().max(0.0) as u64;
+    (nanoseconds <= LARGEST).then_some(nanoseconds)
 }

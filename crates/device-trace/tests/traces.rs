@@ -313,6 +313,56 @@ fn what_is_no_trace_is_an_error_that_says_where() {
     assert!(matches!(Trace::read(folder.path().join("none")), Err(ReadError::Io(_))));
 }
 
+/// A file from somebody else: the numbers in it are any.
+#[test]
+fn a_trace_with_wild_numbers_is_an_error_or_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = r#"[{"ph":"M","name":"process_name","pid":1,"args":{"name":"a"}}
+,{"ph":"M","name":"process_name","pid":2,"args":{"name":"cpu"}}"#;
+    let event = |phase: &str, pid: u64, ts: &str, number: u64| {
+        format!(
+            r#",{{"ph":"{phase}","name":"x","pid":{pid},"tid":1,"ts":{ts},"id":"{pid}","cat":"wait","dur":{ts},"args":{{"bytes":{number},"count":{number},"allocated":{number},"reserved":{number},"work":1,"failed":1}}}}"#
+        )
+    };
+    // Each in a file of its own: to replace one, some file systems wait for the disk.
+    let mut files = (0..).map(|number| folder.path().join(format!("{number}.json")));
+    let mut show = |events: &[String]| {
+        let file = files.next().unwrap();
+        fs::write(&file, format!("{begin}\n{}\n", events.join("\n"))).unwrap();
+        let trace = Trace::read(file)?;
+        let _ = (trace.to_string(), trace.memory().to_string());
+        Ok::<Trace, ReadError>(trace)
+    };
+    let times = ["0", "-1e300", "1.5", "4611686018427387.9", "9e15", "1e300", "18446744073709551615"];
+    let numbers = [0, 1, 1 << 62, (1 << 62) + 1, 1 << 63, u64::MAX];
+    let mut all = Vec::new();
+    for (phase, pid) in ["B", "X", "E", "i", "C", "N", "D"]
+        .into_iter()
+        .flat_map(|phase| [0, 1, 2, 3, u64::MAX].map(|pid| (phase, pid)))
+    {
+        for (ts, number) in times.iter().flat_map(|ts| numbers.map(|number| (ts, number))) {
+            let event = event(phase, pid, ts, number);
+            if show(&vec![event.clone(); 3]).is_ok() {
+                all.push(event);
+            }
+        }
+    }
+    assert!((300..500).contains(&all.len()), "{} are read", all.len());
+    assert!(show(&all).unwrap().to_html().contains("\"tracks\""));
+}
+
+#[test]
+fn a_line_without_end_is_an_error_before_it_is_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.json.gz");
+    let mut long =
+        flate2::write::GzEncoder::new(fs::File::create(&file).unwrap(), flate2::Compression::fast());
+    std::io::copy(&mut std::io::repeat(b' ').take(3 << 20), &mut long).unwrap();
+    long.finish().unwrap();
+    let ReadError::Line(1, found) = Trace::read(&file).unwrap_err() else { panic!("it was read") };
+    assert_eq!(found, "more than 1048576 bytes");
+}
+
 #[test]
 fn a_panic_prints_the_last_records() {
     const TEST: &str = "a_panic_prints_the_last_records";

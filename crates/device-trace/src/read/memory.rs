@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::read::summary::{bytes, time};
+use crate::read::summary::{bytes, sum, time};
 use crate::read::{Allocation, Trace};
 
 /// How many kinds of allocations are listed.
@@ -70,16 +70,16 @@ impl TraceMemory<'_> {
             kind.count += 1;
             kind.oldest = kind.oldest.min(allocation.since);
         }
-        let total: u64 = kinds.iter().map(|((each, _), kind)| each * kind.count).sum();
+        let total = sum(kinds.iter().map(|((each, _), kind)| each.saturating_mul(kind.count)));
         let count: u64 = kinds.values().map(|kind| kind.count).sum();
         writeln!(f, "{title} ({}): {} in {count} allocations", time(at), bytes(total))?;
         let mut kinds: Vec<_> = kinds.into_iter().collect();
-        kinds.sort_by_key(|((each, _), kind)| std::cmp::Reverse(each * kind.count));
+        kinds.sort_by_key(|((each, _), kind)| std::cmp::Reverse(each.saturating_mul(kind.count)));
         if !kinds.is_empty() {
             writeln!(f, "{:>12} {:>9} {:>12} {:>14}  span", "bytes", "count", "each", "the oldest of")?;
         }
         for ((each, span), Kind { count, oldest }) in kinds.iter().take(LINES) {
-            let (all, each, since) = (bytes(each * count), bytes(*each), time(*oldest));
+            let (all, each, since) = (bytes(each.saturating_mul(*count)), bytes(*each), time(*oldest));
             writeln!(f, "{all:>12} {count:>9} {each:>12} {since:>14}  {span}")?;
         }
         match kinds.len().saturating_sub(LINES) {

@@ -52,12 +52,18 @@ impl Trace {
         order.extend(streams.iter().map(|&place| (place, true)));
         let number_of: HashMap<Place, usize> =
             order.iter().enumerate().map(|(number, (place, _))| (**place, number)).collect();
+        let mut first_of: HashMap<u64, usize> = HashMap::new();
+        for (number, (place, _)) in order.iter().enumerate() {
+            first_of.entry(place.0).or_insert(number);
+        }
 
         let mut marks: Vec<(Place, u64, u64)> =
             self.enqueued.iter().map(|(&work, &(place, time))| (place, time, work)).collect();
         marks.sort_by_key(|&(place, time, work)| (number_of.get(&place).copied(), time, work));
         let mark_of: HashMap<u64, i64> =
             marks.iter().zip(1..).map(|(&(_, _, work), mark)| (work, mark)).collect();
+        let mut marks_of: HashMap<Place, usize> = HashMap::new();
+        marks.iter().for_each(|&(place, ..)| *marks_of.entry(place).or_default() += 1);
 
         let mut tracks = Vec::new();
         let mut slices = Columns::default();
@@ -77,21 +83,20 @@ impl Trace {
                     last_mark = mark;
                 }
             }
-            let marks = marks.iter().filter(|(of, ..)| of == place).count();
             tracks.push(json!({
                 "kind": if is_stream { "stream" } else { "thread" },
                 "name": track.name,
                 "device": self.device(*place),
                 "slices": track.slices.len(),
-                "marks": marks,
+                "marks": marks_of.get(place).copied().unwrap_or(0),
             }));
         }
         let mark_times = differences(marks.iter().map(|&(_, time, _)| time));
         let instants: Vec<_> = self.instants.iter().filter(|instant| instant.count.is_none()).collect();
         let lost: Vec<_> = self.instants.iter().filter(|instant| instant.count.is_some()).collect();
         let track_of = |place: Place| {
-            let of_device = || order.iter().position(|(other, _)| other.0 == place.0);
-            number_of.get(&place).copied().or_else(of_device).unwrap_or(0)
+            let of_device = || first_of.get(&place.0);
+            number_of.get(&place).or_else(of_device).copied().unwrap_or(0)
         };
         let errors = self.errors();
         json!({

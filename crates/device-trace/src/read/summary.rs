@@ -14,7 +14,7 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.program, time(self.end))?;
         writeln!(f, "{}", if self.is_cut { ", and the file ends early" } else { "" })?;
-        let lost: u64 = self.instants.iter().filter_map(|instant| instant.count).sum();
+        let lost = sum(self.instants.iter().filter_map(|instant| instant.count));
         if lost > 0 {
             writeln!(f, "{lost} records were lost: what follows lacks them")?;
         }
@@ -49,8 +49,8 @@ impl Trace {
                 let total = totals.entry(described(slice, device)).or_default();
                 let duration = slice.duration.unwrap_or(self.end - slice.start);
                 total.durations.push(duration);
-                total.nanoseconds += duration;
-                total.bytes += slice.bytes;
+                total.nanoseconds = total.nanoseconds.saturating_add(duration);
+                total.bytes = total.bytes.saturating_add(slice.bytes);
                 total.failed += u64::from(slice.outcome != super::Outcome::Done);
             }
         }
@@ -120,7 +120,7 @@ impl Trace {
             return Ok(());
         }
         waits.sort_by_key(|&(duration, ..)| std::cmp::Reverse(duration));
-        let all: u64 = waits.iter().map(|&(duration, ..)| duration).sum();
+        let all = sum(waits.iter().map(|&(duration, ..)| duration));
         writeln!(f, "\nThe host waited {} times, {} in all. The longest:", waits.len(), time(all))?;
         for (duration, track, slice) in waits.iter().take(5) {
             let device = slice.device.as_deref().unwrap_or_default();
@@ -153,7 +153,7 @@ impl Trace {
             for allocation in self.living(device, at) {
                 let of_span =
                     by_span.entry(allocation.span.as_deref().unwrap_or("outside of any span")).or_default();
-                *of_span = (of_span.0 + 1, of_span.1 + allocation.bytes);
+                *of_span = (of_span.0 + 1, of_span.1.saturating_add(allocation.bytes));
             }
             let mut by_span: Vec<_> = by_span.into_iter().collect();
             by_span.sort_by_key(|&(_, (_, bytes))| std::cmp::Reverse(bytes));
@@ -188,6 +188,11 @@ fn described(slice: &Slice, device: &str) -> String {
         (None, Some(to)) => format!("{}, {to}", slice.name),
         (None, None) => format!("{}, {device}", slice.name),
     }
+}
+
+/// The sum, or the largest number: a file may have any numbers.
+pub(super) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 /// A time with three or four digits.
