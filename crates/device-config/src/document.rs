@@ -1,13 +1,14 @@
 //! What a file says, with the line and column of each value. It knows the names of groups, and changes
 //! nothing.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use entry_points::message::{and, did_you_mean, nearest, shown};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::source::{At, Located, Mistake};
+use crate::source::{At, Located, Mistake, Places};
 
 /// The keys of a file that are not groups.
 const KEYS: [&str; 2] = ["default", "plugins"];
@@ -49,13 +50,14 @@ pub(crate) struct OptionLine {
 
 /// Reads a file's text in a process that has these groups.
 pub(crate) fn parse(text: &str, groups: &[&'static str]) -> Result<Document, Mistake> {
+    let places = Places::of(text);
     let root = DeTable::parse(text).map_err(|error| {
-        let at = At::of(text, error.span().map_or(0, |span| span.start));
+        let at = places.at(error.span().map_or(0, |span| span.start));
         // Its parts, such as what was expected, are lines.
         let lines: Vec<_> = error.message().lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         Mistake { at, message: lines.join("; ") }
     })?;
-    let mut reader = Reader { text, groups, document: Document::default() };
+    let mut reader = Reader { places, groups, document: Document::default() };
     reader.root(root.get_ref())?;
     let mut document = reader.document;
     document.groups.sort_by_key(|group| group.at);
@@ -66,7 +68,7 @@ type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
 type Value<'a> = Spanned<DeValue<'a>>;
 
 struct Reader<'a> {
-    text: &'a str,
+    places: Places<'a>,
     groups: &'a [&'static str],
     document: Document,
 }
@@ -169,11 +171,12 @@ impl Reader<'_> {
         let DeValue::Table(entries) = value.get_ref() else {
             return Err(self.wrong_type("options", "a table", value));
         };
-        let mut options = Vec::<OptionLine>::new();
+        let (mut options, mut lines) = (Vec::new(), HashMap::new());
         let mut add = |name: &str, option: &str, value: &Value<'_>| {
             let value = self.option_value(&format!("{name}.{option}"), value)?;
-            if let Some(other) = options.iter().find(|other| other.name == name && other.option == option) {
-                let (name, option, line) = (shown(name), shown(option), other.value.at.line);
+            let key = (name.to_owned(), option.to_owned());
+            if let Some(line) = lines.insert(key, value.at.line) {
+                let (name, option) = (shown(name), shown(option));
                 let message = format!("the option `{name}.{option}` is also in line {line}");
                 return Err(Mistake { at: value.at, message });
             }
@@ -270,7 +273,7 @@ impl Reader<'_> {
     }
 
     fn at(&self, span: Range<usize>) -> At {
-        At::of(self.text, span.start)
+        self.places.at(span.start)
     }
 }
 
@@ -456,6 +459,19 @@ mod tests {
                 ("other", "ratio", "10.5", 14),
             ]
         );
+    }
+
+    /// Both forms, in lines of their own and in one. It took minutes when each looked at all before it.
+    #[test]
+    fn a_file_as_long_as_may_be_takes_no_time() {
+        let mut lines = "[device.kernels.options]\n".to_owned();
+        (0..30_000).for_each(|number| lines += &format!("a.o{number} = {number}\n"));
+        let one_line: String = (0..30_000).map(|number| format!("o{number}=\"é\",")).collect();
+        let text = format!("{lines}\n[device.backends.options]\na = {{{}}}", one_line.trim_end_matches(','));
+        let begin = std::time::Instant::now();
+        let document = read(&text);
+        assert_eq!(document.groups.iter().map(|group| group.options.len()).sum::<usize>(), 60_000);
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
     }
 
     #[test]

@@ -14,13 +14,51 @@ pub(crate) struct At {
     pub(crate) column: usize,
 }
 
-impl At {
-    /// The place of a byte. One behind the text, or within a character, is as good as the nearest before it.
-    pub(crate) fn of(text: &str, byte: usize) -> Self {
-        let before = &text[..text.floor_char_boundary(byte)];
-        let line = before.rfind('\n').map_or(before, |end| &before[end + 1..]);
-        Self { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+/// The places of a text's bytes. To find one takes a search, and not a pass over all that is before it.
+pub(crate) struct Places<'a> {
+    text: &'a str,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// How many characters begin before each block of bytes.
+    chars: Vec<usize>,
+}
+
+impl<'a> Places<'a> {
+    const BLOCK: usize = 256;
+
+    pub(crate) fn of(text: &'a str) -> Self {
+        let ends = text.match_indices('\n').map(|(end, _)| end + 1);
+        let blocks = text.as_bytes().chunks(Self::BLOCK);
+        let chars = blocks.scan(0, |sum, block| {
+            let before = *sum;
+            *sum += chars_in(block);
+            Some(before)
+        });
+        Self { text, lines: std::iter::once(0).chain(ends).collect(), chars: chars.collect() }
     }
+
+    /// The place of a byte. One behind the text, or within a character, is as good as the nearest before it.
+    pub(crate) fn at(&self, byte: usize) -> At {
+        let byte = self.text.floor_char_boundary(byte);
+        let line = self.lines.partition_point(|&start| start <= byte);
+        let start = self.lines[line - 1];
+        At { line, column: self.chars_before(byte) - self.chars_before(start) + 1 }
+    }
+
+    fn chars_before(&self, byte: usize) -> usize {
+        let block = byte / Self::BLOCK;
+        let start = block * Self::BLOCK;
+        match self.chars.get(block) {
+            Some(chars) => chars + chars_in(&self.text.as_bytes()[start..byte]),
+            // The text ends with the block before, or is empty.
+            None => self.text.chars().count(),
+        }
+    }
+}
+
+/// How many characters begin in a part of a text.
+fn chars_in(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
 }
 
 /// A value and its place.
@@ -56,7 +94,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Mistake> {
     str::from_utf8(bytes).map_err(|error| {
         let valid = str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let message = format!("expected UTF-8, found the byte 0x{:02x}", bytes[error.valid_up_to()]);
-        Mistake { at: At::of(valid, valid.len()), message }
+        Mistake { at: Places::of(valid).at(valid.len()), message }
     })
 }
 
@@ -68,11 +106,20 @@ mod tests {
     fn a_place_counts_lines_and_characters_from_one() {
         let text = "a\r\né = 1\n";
         let at = |byte| {
-            let At { line, column } = At::of(text, byte);
+            let At { line, column } = Places::of(text).at(byte);
             (line, column)
         };
         assert_eq!([at(0), at(3), at(4), at(5), at(99)], [(1, 1), (2, 1), (2, 1), (2, 2), (3, 1)]);
-        assert_eq!(At::of("", 0), At { line: 1, column: 1 });
+        assert_eq!(Places::of("").at(0), At { line: 1, column: 1 });
+        // Longer than a block.
+        let text = format!("{}\n{}", "é".repeat(300), "aé\u{1d11e}".repeat(200));
+        let places = Places::of(&text);
+        for byte in 0..text.len() + 2 {
+            let before = &text[..text.floor_char_boundary(byte)];
+            let last = before.rsplit('\n').next().unwrap();
+            let (line, column) = (before.matches('\n').count() + 1, last.chars().count() + 1);
+            assert_eq!(places.at(byte), At { line, column }, "byte {byte}");
+        }
     }
 
     #[test]

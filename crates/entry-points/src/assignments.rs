@@ -1,5 +1,6 @@
 //! The variable that sets options: `PREFIX_OPTIONS='netmem.servers=a,b;openreg.devices=4'`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 
@@ -24,35 +25,56 @@ pub(crate) struct Assignment {
     pub(crate) value: OptionValue,
 }
 
+impl Assignment {
+    /// The entry's name and the option's.
+    fn key(&self) -> (String, Arc<str>) {
+        (self.name.clone(), Arc::clone(&self.value.name))
+    }
+}
+
 impl Assignments {
     /// Reads `PREFIX_OPTIONS` through `read`.
     pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
         let variable: Arc<str> = format!("{prefix}_OPTIONS").into();
         let value = read(&variable).unwrap_or_default();
-        let mut this = Self::default();
+        let (mut this, mut seen) = (Self::default(), HashSet::new());
         for piece in value.as_encoded_bytes().split(|byte| *byte == b';') {
             match str::from_utf8(piece).map(str::trim) {
                 Ok("") => {}
-                Ok(piece) => this.add(piece, &variable),
+                Ok(piece) => this.add(piece, &variable, &mut seen),
                 Err(_) => {
                     let piece = shown_bytes(piece.trim_ascii());
                     this.complaints.push(format!("`{piece}` in {variable} is ignored: expected UTF-8"));
                 }
             }
         }
+        this.keep_last();
         this
     }
 
     /// Adds the options of `defaults` that the variable does not set.
     pub(crate) fn add_defaults(&mut self, defaults: &Defaults) {
-        for (name, value) in &defaults.options {
-            if !self.of(name).any(|other| other.name() == value.name()) {
-                self.assignments.push(Assignment { name: name.clone(), value: value.clone() });
-            }
-        }
+        let mut seen: HashSet<_> = self.assignments.iter().map(Assignment::key).collect();
+        let of_defaults = defaults.options.iter().rev();
+        let assignment = |(name, value): &(String, OptionValue)| {
+            let assignment = Assignment { name: name.clone(), value: value.clone() };
+            seen.insert(assignment.key()).then_some(assignment)
+        };
+        // Of several values the last counts.
+        let added: Vec<_> = of_defaults.filter_map(assignment).collect();
+        self.assignments.extend(added.into_iter().rev());
     }
 
-    fn add(&mut self, piece: &str, variable: &Arc<str>) {
+    /// Drops all but the last value of each option.
+    fn keep_last(&mut self) {
+        let mut seen = HashSet::new();
+        self.assignments.reverse();
+        self.assignments.retain(|assignment| seen.insert(assignment.key()));
+        self.assignments.reverse();
+    }
+
+    /// `seen` has the options of the pieces before.
+    fn add(&mut self, piece: &str, variable: &Arc<str>, seen: &mut HashSet<(String, Arc<str>)>) {
         let parts = piece.split_once('=').and_then(|(key, value)| Some((key.split_once('.')?, value)));
         let parts = parts.map(|((name, option), value)| [name, option, value].map(str::trim));
         let Some([name, option, value]) =
@@ -62,17 +84,16 @@ impl Assignments {
             self.complaints.push(format!("`{piece}` in {variable} is ignored: expected `name.option=value`"));
             return;
         };
-        let earlier = self.of(name).position(|other| other.name() == option);
-        if earlier.is_some() {
+        let origin = OptionOrigin::Variable(Arc::clone(variable));
+        let value = OptionValue { name: option.into(), value: value.into(), origin };
+        let assignment = Assignment { name: name.to_owned(), value };
+        if !seen.insert(assignment.key()) {
             let (piece, name, option) = (shown(piece), shown(name), shown(option));
             self.complaints.push(format!(
                 "`{piece}` in {variable} takes the place of an earlier value: it sets {name}.{option} twice"
             ));
-            self.assignments.retain(|other| other.name != name || other.value.name() != option);
         }
-        let origin = OptionOrigin::Variable(Arc::clone(variable));
-        let value = OptionValue { name: option.into(), value: value.into(), origin };
-        self.assignments.push(Assignment { name: name.to_owned(), value });
+        self.assignments.push(assignment);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Assignment> {
@@ -140,6 +161,34 @@ mod tests {
         let values: Vec<_> = assignments.of("a").map(OptionValue::as_str).collect();
         assert_eq!(values, ["3", "4"]);
         assert_eq!(assignments.of("b").count(), 1);
+    }
+
+    #[test]
+    fn of_several_values_below_the_variable_the_last_counts() {
+        let mut assignments = assignments("a.x=1");
+        let mut defaults = Defaults::new();
+        for (name, option, value) in [("a", "x", "2"), ("a", "y", "3"), ("b", "x", "4"), ("a", "y", "5")] {
+            defaults = defaults.option(name, option, value, "f:1");
+        }
+        assignments.add_defaults(&defaults);
+        let values: Vec<_> = assignments.iter().map(|one| format!("{}.{}", one.name, one.value)).collect();
+        assert_eq!(values, ["a.x=1 (X_OPTIONS)", "b.x=4 (f:1)", "a.y=5 (f:1)"]);
+    }
+
+    /// It took minutes when each looked at all before it.
+    #[test]
+    fn many_options_take_no_time() {
+        let begin = std::time::Instant::now();
+        let mut text = String::new();
+        (0..20_000).for_each(|number| text += &format!("a.o{number}=1;a.o0=2;"));
+        let mut assignments = assignments(text);
+        let mut defaults = Defaults::new();
+        for number in 0..40_000 {
+            defaults = defaults.option("a", &format!("o{number}"), "3", "f:1");
+        }
+        assignments.add_defaults(&defaults);
+        assert_eq!((assignments.iter().count(), assignments.complaints.len()), (40_000, 20_000));
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
     }
 
     #[cfg(unix)]

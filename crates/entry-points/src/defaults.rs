@@ -29,7 +29,7 @@ pub struct Defaults {
     pub(crate) installed: Option<DefaultValue<bool>>,
     pub(crate) disable: Option<DefaultValue<Vec<String>>>,
     pub(crate) select: Option<DefaultValue<Vec<String>>>,
-    /// Each with the name of its entry, which need not exist.
+    /// Each with the name of its entry, which need not exist. Of several values of an option the last counts.
     pub(crate) options: Vec<(String, OptionValue)>,
 }
 
@@ -100,7 +100,6 @@ impl Defaults {
     /// entry: its report has a note then, as for the variable of options.
     #[must_use]
     pub fn option(mut self, name: &str, option: &str, value: impl Into<String>, origin: &str) -> Self {
-        self.options.retain(|(other, value)| other != name || value.name() != option);
         let origin = OptionOrigin::Defaults(origin.into());
         let value = OptionValue { name: option.into(), value: value.into().into(), origin };
         self.options.push((name.to_owned(), value));

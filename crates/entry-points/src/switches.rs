@@ -96,7 +96,8 @@ struct Switch<T> {
 impl Settings {
     pub(crate) fn from_code(switches: &Switches) -> Self {
         let list = |field: &str, texts: &[String]| {
-            Switch::of_program(patterns(texts), format!("the program (Switches::{field} = {texts:?})"))
+            let value = shown_value(texts);
+            Switch::of_program(patterns(texts), format!("the program (Switches::{field} = {value})"))
         };
         let flag = |field: &str, value| {
             Switch::of_program(value, format!("the program (Switches::{field} = false)"))
@@ -223,13 +224,24 @@ impl<T> Switch<T> {
     }
 }
 
+/// A value in a message. Each pattern without effect has a message with all patterns.
+fn shown_value(value: impl fmt::Debug) -> String {
+    const LIMIT: usize = 64;
+    let mut shown = format!("{value:?}");
+    if let Some((end, _)) = shown.char_indices().nth(LIMIT) {
+        shown.truncate(end);
+        shown.push('…');
+    }
+    shown
+}
+
 impl<T: Clone + fmt::Debug> Switch<T> {
     /// The switch as `default` has it, or else with the value `otherwise`, which disables nothing.
     fn of_default(end: &str, default: &Option<DefaultValue<T>>, otherwise: T) -> Self {
         let end = end.to_ascii_lowercase();
         match default {
             Some(DefaultValue { value, origin }) => {
-                Self::of_program(value.clone(), format!("{origin} ({end} = {value:?})"))
+                Self::of_program(value.clone(), format!("{origin} ({end} = {})", shown_value(value)))
             }
             None => Self::of_program(otherwise, end),
         }
@@ -392,6 +404,20 @@ mod tests {
                 registered,
                 "registered under {variables:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_note_on_one_of_many_patterns_is_short() {
+        let many: Vec<_> = (0..1000).map(|number| format!("é{number}")).collect();
+        let defaults = Defaults::new().disable(many.clone(), "f.toml:1");
+        let by_defaults = Settings::from_env("X", &defaults, |_| None);
+        let by_code = Settings::from_code(&Switches { select: many, ..Switches::default() });
+        for settings in [by_defaults, by_code] {
+            let notes = settings.idle_patterns::<u8>(&[(&VORBIS, false)]);
+            assert_eq!(notes.len(), 1000);
+            let longest = notes.iter().max_by_key(|note| note.len()).unwrap();
+            assert!(longest.len() < 300 && longest.contains("[\"é0\", \"é1\", "), "{longest}");
         }
     }
 

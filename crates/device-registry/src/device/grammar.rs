@@ -185,6 +185,8 @@ pub enum SyntaxErrorKind {
     Order,
     /// The list only excludes devices: `!wgpu`.
     OnlyExclusions,
+    /// The list has more than 256 exclusions.
+    TooManyExclusions,
     /// The default selection has `auto` in it, which stands for the default selection.
     Recursive,
 }
@@ -247,6 +249,9 @@ impl fmt::Display for SyntaxError {
                 return f.write_str(
                     "it only excludes devices, and names none to choose from, as `*:gpu` and `cpu` do",
                 );
+            }
+            TooManyExclusions => {
+                return write!(f, "expected at most {} exclusions", list::MOST_EXCLUSIONS);
             }
             Recursive => return f.write_str("`auto` stands for this list, and cannot be in it"),
         }

@@ -14,6 +14,9 @@ pub(crate) const AUTO: &str = "auto";
 /// The variable of the [default selection](crate::default_selection).
 pub(crate) const DEFAULT_VARIABLE: &str = "DEVICE_DEFAULT";
 
+/// The most exclusions of a list: each is compared with each device.
+pub(crate) const MOST_EXCLUSIONS: usize = 256;
+
 /// The words for kinds of devices, each with the kinds that it matches.
 static KINDS: [(&str, &[DeviceKind]); 7] = [
     ("cpu", &[DeviceKind::Cpu]),
@@ -87,6 +90,9 @@ impl List {
         for item in text.split(',') {
             let fail = |kind| SyntaxError { text: shown(item), kind, place: place(at) };
             match item.strip_prefix('!') {
+                Some(_) if list.exclusions.len() == MOST_EXCLUSIONS => {
+                    return Err(fail(SyntaxErrorKind::TooManyExclusions));
+                }
                 Some(excluded) => {
                     list.exclusions.push(Exclusion::parse(excluded).map_err(fail)?);
                 }
@@ -309,6 +315,7 @@ mod tests {
             ("!cuda(free)", InvalidCharacter('(')),
             ("!!cuda", InvalidCharacter('!')),
             ("cpu, cuda", InvalidCharacter(' ')),
+            (&format!("cpu,{}!b", "!a,".repeat(MOST_EXCLUSIONS)), TooManyExclusions),
         ] {
             let error = List::parse(text).expect_err(text);
             assert_eq!(error.kind(), kind, "{text:?}: {error}");

@@ -3,6 +3,7 @@
 pub(crate) mod auto;
 
 use std::cmp::Reverse;
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
@@ -29,8 +30,8 @@ use crate::runtime::{listing, probe};
 /// exclusion = device | pattern
 /// ```
 ///
-/// `device` and `name` are those of [a device string](Device#device-strings). At least one part is an item.
-/// Spaces are invalid.
+/// `device` and `name` are those of [a device string](Device#device-strings). At least one part is an item,
+/// and at most 256 are exclusions. Spaces are invalid.
 ///
 /// | part | what it names |
 /// |---|---|
@@ -141,10 +142,10 @@ pub fn choose(
     choice: impl for<'a> FnOnce(&'a [Candidate]) -> Option<&'a Candidate>,
 ) -> Result<Chosen, DeviceError> {
     let mut search = Search::default();
-    let mut candidates: Vec<Candidate> = Vec::new();
+    let (mut candidates, mut seen) = (Vec::new(), HashSet::new());
     let _: ControlFlow<()> = search.walk(&Selection::parse(list)?, &[], &mut |search, device| {
         let device = device.resolve();
-        if candidates.iter().all(|candidate| candidate.device != device) {
+        if seen.insert(device) {
             match listing::properties_of_counted(device) {
                 Ok(properties) => candidates.push(Candidate { device, properties }),
                 Err(cause) => search.pass_over(device, cause),
