@@ -40,20 +40,25 @@ fn reporting_main_rs() -> String {
 
 // ---- other linkers
 
-/// Links the program with this linker, in debug and release; it has to find everything, and to carry the mark
-/// that the linker leaves. GNU ld leaves none.
+/// Links the program with this linker, in debug and release; it has to find everything, to report no mistake,
+/// and to carry the mark that the linker leaves. GNU ld leaves none. Without the line, the report says so.
 #[track_caller]
 fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
-    let project = Project::new(name, ALPHA_AND_BARE, &[("src/main.rs", &main_rs())]);
-    for profile in ["dev", "release"] {
+    let project = Project::new(name, ALPHA_AND_BARE, &[("src/main.rs", &reporting_main_rs())]);
+    let link = |profile| {
         // Without the first flag, rustc uses its own LLD.
         let linker = format!("-Clink-arg=-fuse-ld={linker}");
         let arguments = ["rustc", "--profile", profile, "--", "-Clinker-features=-lld", &linker];
         let _ = run(&mut project.cargo(arguments)).success();
         let folder = if profile == "dev" { "debug" } else { profile };
         let program = artifacts().join(folder).join(name);
-        let outcome = run(&mut project.command(&program)).success();
+        (run(&mut project.command(&program)).success(), program)
+    };
+    for profile in ["release", "dev"] {
+        let (outcome, program) = link(profile);
         assert_eq!(outcome.lines(), BLOCK_AND_BARE, "{profile}");
+        outcome.shows("note: `autoload!` in module `");
+        assert_eq!(outcome.stderr.matches("note:").count(), 1, "{profile}: {}", outcome.stderr);
 
         let bytes = std::fs::read(&program).expect("the program can be read");
         let has = |mark: &&str| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
@@ -61,6 +66,12 @@ fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
         assert_eq!(found.len(), mark.is_some().into(), "{linker} left {found:?}");
         assert!(found.iter().all(|found| mark.is_some_and(|mark| found.starts_with(mark))), "{found:?}");
     }
+    let without = reporting_main_rs().replace("device_registry::autoload!();", "use device_bare as _;");
+    project.write("src/main.rs", &without);
+    let (outcome, _) = link("dev");
+    assert_eq!(outcome.lines(), ["bare", "bare_inner", "bare_outer", "cpu"]);
+    outcome.shows("note: no `autoload!` line is found");
+    assert_eq!(outcome.stderr.matches("note:").count(), 1, "{}", outcome.stderr);
 }
 
 /// What linkers write into the programs that they link, down to the digits: words alone stand in our messages
