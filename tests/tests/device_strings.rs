@@ -97,6 +97,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("openrag", "did you mean `openreg`?"),
     ("openreg0", "did you mean `openreg`?"),
     ("rocm", "so `device-rocm` in this program's Cargo.toml would add it"),
+    (
+        "tensor",
+        "the crate `device-tensor` is linked and has no `entry_points!` block in this build: perhaps a",
+    ),
     ("rocm:1", "no backend called `rocm` is linked into this program"),
     ("privateuseone", "device.backends: "),
 ];

@@ -377,7 +377,14 @@ fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Res
     let rows = unknown.report().rows().iter().filter(|row| row.package == Some(&*package));
     let linked = rows.clone().any(|row| row.file.is_none());
     let offered: Vec<_> = rows.map(|row| row.name).collect();
-    if offered.is_empty() {
+    let name_in_code = package.replace('-', "_");
+    if offered.is_empty() && unknown.report().without_block().contains(&&*name_in_code) {
+        write!(
+            f,
+            "\nhint: the crate `{package}` is linked and has no `entry_points!` block in this build: perhaps a feature of \
+             it is off, as by `default-features = false`"
+        )
+    } else if offered.is_empty() {
         write!(
             f,
             "\nhint: backend crates are named `device-NAME` by convention, so `{package}` in this program's Cargo.toml \

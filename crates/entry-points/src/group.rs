@@ -322,7 +322,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         // A private group collects nothing, so that no `autoload!` line would add a name.
         let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line, searches));
         let interface = std::any::type_name::<P>();
-        Report { group: &self.declaration.name, interface, rows, notes, advice }
+        let without_block = self.source.map_or_else(Vec::new, |_| table.findings.without_block());
+        Report { group: &self.declaration.name, interface, rows, notes, advice, without_block }
     }
 }
 

@@ -67,6 +67,7 @@ pub struct Report {
     pub(crate) rows: Vec<Row>,
     pub(crate) notes: Vec<String>,
     pub(crate) advice: Option<String>,
+    pub(crate) without_block: Vec<&'static str>,
 }
 
 /// One entry point in a [`Report`].
@@ -127,6 +128,13 @@ impl Report {
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
+    }
+
+    /// The crates that an `autoload!` line links and that have no `entry_points!` block in this build, by the
+    /// names that code has for them, sorted: all that are no plugins, and a plugin whose feature is off.
+    #[must_use]
+    pub fn without_block(&self) -> &[&'static str] {
+        &self.without_block
     }
 
     /// At most `most` rows, and how many there are more: for messages.

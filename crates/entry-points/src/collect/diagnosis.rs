@@ -1,5 +1,6 @@
 //! Which collectors work in this binary, and the advice to the user if one of them does not.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::collect::element::{Autoload, SliceId};
@@ -124,6 +125,13 @@ impl Findings {
             );
         }
         problems
+    }
+
+    /// The crates that the lines link and that have no block in this build, sorted.
+    pub(crate) fn without_block(&self) -> Vec<&'static str> {
+        let crates = self.autoloads.iter().flat_map(|line| line.crates);
+        let without = crates.filter(|one| one.points.is_empty()).map(|one| one.name);
+        without.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn is_blind(&self) -> bool {

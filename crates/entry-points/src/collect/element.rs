@@ -173,8 +173,8 @@ impl fmt::Display for Autoload {
             more => write!(f, "{more} crates")?,
         }
         match &offering[..] {
-            [] if linked.len() == 1 => f.write_str(", which has no `entry_points!` block"),
-            [] => f.write_str(", none of which has an `entry_points!` block"),
+            [] if linked.len() == 1 => f.write_str(", which has no `entry_points!` block in this build"),
+            [] => f.write_str(", none of which has an `entry_points!` block in this build"),
             [one] => write!(f, ", of which {one} has an `entry_points!` block"),
             some => write!(f, ", of which {} have an `entry_points!` block", and(some)),
         }
@@ -220,12 +220,12 @@ mod tests {
         static NONE: Autoload = Autoload::new("app", &[LOG], false);
         assert_eq!(
             NONE.to_string(),
-            "`autoload!` in module `app` links log, which has no `entry_points!` block"
+            "`autoload!` in module `app` links log, which has no `entry_points!` block in this build"
         );
         static NONE_OF_TWO: Autoload = Autoload::new("app", &[CLAP, LOG], false);
         assert_eq!(
             NONE_OF_TWO.to_string(),
-            "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block"
+            "`autoload!` in module `app` links clap and log, none of which has an `entry_points!` block in this build"
         );
         static MANY: Autoload = Autoload::new("app", &[LOG; 17], false);
         assert!(MANY.to_string().starts_with("`autoload!` in module `app` links 17 crates,"), "{MANY}");
