@@ -51,8 +51,8 @@ const LINE: u64 = 1 << 20;
 /// The most devices. A page looks for each of them in all records.
 const DEVICES: usize = 4096;
 
-/// The largest time in nanoseconds, and the largest number of bytes or records: a file may be from anybody, and
-/// the sum of two is a number too.
+/// The largest time in nanoseconds, and the largest number of bytes or records: a file may be from anybody,
+/// and the sum of two is a number too.
 const LARGEST: u64 = 1 << 62;
 
 /// A thread of the host, or a stream.

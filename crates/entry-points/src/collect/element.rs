@@ -123,8 +123,8 @@ impl Autoload {
         Self { module: Some(module), crates, is_library }
     }
 
-    /// It refers to something, as the lines of programs do: mold before 2.4.1 puts elements without a relocation
-    /// into a section of their own, where linkme finds none of them.
+    /// It refers to something, as the lines of programs do: mold before 2.4.1 puts elements without a
+    /// relocation into a section of their own, where linkme finds none of them.
     pub(super) const SENTINEL: Self = Self {
         module: None,
         crates: &[Linked { name: "entry-points", points: &[], autoload: None }],
