@@ -44,7 +44,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "mod inner { use super::*; device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", load); } }",
-        "`entry_points!` must be at the root of the crate",
+        "must be at the root of the crate, where `autoload!` looks for it; in a test or a program, pass the \
+         plugin to the group's `register` instead, or `include!` the file at the root",
     ),
     (
         "device_registry::backend::entry_points! { #[distributed_slice(BACKENDS)] static X: BackendDescriptor = BackendDescriptor::new(\"x\", || Ok(Box::new(7))); }",

@@ -26,7 +26,8 @@ pub(crate) fn expand(input: &mut Tokens) -> Result<Output, Error> {
     output.text(&format!(
         "const _: () = {krate}::__private::assert_at_crate_root(
             ::core::module_path!(),
-            \"`entry_points!` must be at the root of the crate, where `autoload!` looks for it\",
+            \"`entry_points!` must be at the root of the crate, where `autoload!` looks for it; in a test or a \
+            program, pass the plugin to the group's `register` instead, or `include!` the file at the root\",
         );"
     ));
     for element in &elements {

@@ -10,7 +10,7 @@ use crate::entry_point::EntryPoint;
 use crate::error::{EntryName, LoadError, OptionError, Provider, RegisterError, UnknownOption};
 use crate::failure::LoadFailure;
 use crate::index::Named;
-use crate::message::and;
+use crate::message::{and, shown_path};
 use crate::nearest::nearest;
 use crate::once_load::{Interrupted, OnceLoad, Remember, Stage};
 use crate::options::{self, OptionOrigin, OptionValue, Options};
@@ -347,14 +347,30 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     }
 
     pub(crate) fn entry_name(&self, point: &EntryPoint<P>) -> EntryName {
-        EntryName {
-            name: self.name,
-            group: &self.group.name,
-            provider: Arc::new(Provider {
-                name: point.provider(),
-                remedy: self.group.remedy_for_failure(point),
-            }),
+        let mut remedy = self.group.remedy_for_failure(point);
+        if let Some(other) = self.hidden_file(point) {
+            let between = if remedy.is_empty() { "" } else { "; " };
+            let other = shown_path(other);
+            remedy += &format!(
+                "{between}`{other}` offers it too, and has the name where this file is not installed"
+            );
         }
+        let provider = Arc::new(Provider { name: point.provider(), remedy });
+        EntryName { name: self.name, group: &self.group.name, provider }
+    }
+
+    /// The file that would have the name without the file of `point`.
+    fn hidden_file(&self, point: &EntryPoint<P>) -> Option<&'static Path> {
+        let claims = self.claims();
+        let hides = |candidate: &Candidate<P>| std::ptr::eq(candidate.point, point) && point.file().is_some();
+        if !claims.candidates.iter().any(hides) {
+            return None;
+        }
+        let verdicts = claims.candidates.iter().zip(&claims.verdicts);
+        let mut hidden = verdicts.filter(|(candidate, verdict)| {
+            candidate.claim == Claim::Installed && matches!(verdict, Verdict::Duplicate { .. })
+        });
+        hidden.find_map(|(candidate, _)| candidate.point.file())
     }
 }
 

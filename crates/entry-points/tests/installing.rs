@@ -78,6 +78,21 @@ fn of_several_that_are_installed_the_first_has_the_name() {
 }
 
 #[test]
+fn a_broken_file_that_hides_another_names_it_in_its_error() {
+    static GROUP: Group<u8> = Group::new("test.hides").switches("TEST_HIDES");
+    let broken = |_: &_| Err(LoadFailure::new("cannot open it"));
+    GROUP.install(Installed::new("x", "/stale/x.so", broken).package("from-file", "1.1.0")).unwrap();
+    GROUP.install(file("x", "/lib/x.so", 1)).unwrap();
+    GROUP.install(Installed::new("y", "/stale/y.so", broken).package("from-file", "1.1.0")).unwrap();
+    assert_eq!(
+        GROUP.load("x").unwrap_err().to_string(),
+        "`x` of test.hides (from-file 1.1.0 in /stale/x.so) failed to load: cannot open it; TEST_HIDES_DISABLE=x turns \
+         it off; `/lib/x.so` offers it too, and has the name where this file is not installed"
+    );
+    assert!(GROUP.load("y").unwrap_err().to_string().ends_with("TEST_HIDES_DISABLE=y turns it off"));
+}
+
+#[test]
 fn one_file_is_installed_once() {
     static GROUP: Group<u8> = Group::new("test.once");
     (0..3).for_each(|_| GROUP.install(file("x", "/x.so", 1)).unwrap());
