@@ -200,6 +200,24 @@ fn a_misspelt_variable_is_a_note_in_the_report() {
 }
 
 #[test]
+fn a_misspelt_variable_of_any_crate_is_a_note_in_the_report() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+    for name in ["DEVICE_MEMORY_RESUE", "DEVICE_KERNELS_DISABEL", "DEVICE_TRACES"] {
+        command.env(name, "1");
+    }
+    let output = command.arg("report").env("DEVICE_MINE", "1").output().expect("the probe starts");
+    let report = String::from_utf8(output.stdout).expect("the probe prints UTF-8");
+    for note in [
+        "note: DEVICE_MEMORY_RESUE has no effect; did you mean DEVICE_MEMORY_REUSE?",
+        "note: DEVICE_KERNELS_DISABEL has no effect; did you mean DEVICE_KERNELS_DISABLE?",
+        "note: DEVICE_TRACES has no effect; did you mean DEVICE_TRACE?",
+    ] {
+        assert!(report.contains(note), "{report}");
+    }
+    assert!(!report.contains("DEVICE_MINE"), "{report}");
+}
+
+#[test]
 fn listing_and_reporting_load_nothing() {
     let (out, err) = probe_both(NONE, &["list", "report"]);
     assert!(out.starts_with("absent aged cpu empty failing"), "{out}");

@@ -1,6 +1,9 @@
 //! Which files read variables of the environment. One that names a file, a folder or a library is read by
-//! `path_variable` alone, as a process with more rights than its user must not obey it.
+//! `path_variable` alone, as a process with more rights than its user must not obey it. And all of them are
+//! known to the registry, which notices misspelt ones.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use device_registry_tests::{files, workspace};
@@ -90,6 +93,55 @@ fn variables_with_paths_are_read_by_path_variable() {
          say in this test what any other one is:\n{}",
         wrong.join("\n")
     );
+}
+
+/// Names of other things, and variables that only tests and their own processes set.
+const OTHERS: [&str; 7] = [
+    "DEVICE_CONFORMANCE_CHILD",
+    "DEVICE_CONFORMANCE_PROCESS",
+    "DEVICE_CONFORMANCE_SUBPROCESS",
+    "DEVICE_CONFORMANCE_WORKER",
+    "DEVICE_PLUGIN_MAJOR",
+    "DEVICE_PLUGIN_MINOR",
+    "DEVICE_PLUGIN_WRITE_RULES",
+];
+
+/// The texts of a source that are such a name and nothing else.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let texts = code.split(['"', '\'']);
+    texts.filter(|text| {
+        let is_name = |c: char| c.is_ascii_uppercase() || c == '_';
+        text.starts_with("DEVICE_") && text.len() > "DEVICE_".len() && text.chars().all(is_name)
+    })
+}
+
+#[test]
+fn the_registry_knows_all_variables() {
+    let file = workspace().join("crates/device-registry/src/backend/registration.rs");
+    let text = fs::read_to_string(&file).expect("it is there");
+    let list = text.split_once("const VARIABLES").and_then(|(_, rest)| rest.split_once("];"));
+    let (list, _) = list.expect("it has the list");
+    let known: BTreeSet<_> = list.split('"').filter(|name| name.starts_with("DEVICE_")).collect();
+    let sources = [files("rs"), files("py")].concat();
+    let mut found = BTreeSet::new();
+    for (path, text) in &sources {
+        let in_repository = path.strip_prefix(workspace()).expect("it is in this repository");
+        let is_of_package = in_repository.starts_with("integrations/torch/python");
+        if path != &file && (is_of_crate(in_repository) || is_of_package || path.ends_with("setup.py")) {
+            found.extend(names(text));
+        }
+    }
+    let is_known = |name: &str| {
+        let group = known.iter().filter_map(|known| known.strip_suffix("_*"));
+        let is_of_group = |group: &str| name == group || name.starts_with(&format!("{group}_"));
+        known.contains(name) || OTHERS.contains(&name) || group.into_iter().any(is_of_group)
+    };
+    let unknown: Vec<_> = found.iter().filter(|name| !is_known(name)).collect();
+    assert!(unknown.is_empty(), "add them to `VARIABLES` in {}: {unknown:?}", file.display());
+    let of_nothing = known.iter().filter(|name| !found.contains(name.trim_end_matches("_*")));
+    let of_nothing: Vec<_> = of_nothing.filter(|name| **name != "DEVICE_BACKEND_*").collect();
+    assert!(of_nothing.is_empty(), "nothing reads these: {of_nothing:?}");
 }
 
 #[test]

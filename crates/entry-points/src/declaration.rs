@@ -11,11 +11,13 @@ pub(crate) struct Declaration {
     /// The prefix of its variables.
     pub(crate) switches: Option<&'static str>,
     pub(crate) reserved: &'static [&'static str],
+    /// Further variables: see [`Group::variables`](crate::Group::variables).
+    pub(crate) variables: &'static [&'static str],
 }
 
 impl Declaration {
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name: GroupName { name, noun: None }, switches: None, reserved: &[] }
+        Self { name: GroupName { name, noun: None }, switches: None, reserved: &[], variables: &[] }
     }
 
     pub(crate) fn reserves(&self, name: &str) -> bool {

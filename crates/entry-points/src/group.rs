@@ -184,6 +184,15 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
+    /// Names further variables that the framework reads. One in the environment that is almost one of them is
+    /// a note in the report, as a misspelt switch is. `PREFIX_*` stands for the variables of another group
+    /// with the [switches](Self::switches) `PREFIX`.
+    #[must_use]
+    pub const fn variables(mut self, names: &'static [&'static str]) -> Self {
+        self.declaration.variables = names;
+        self
+    }
+
     /// Adds entry points that belong to the group itself. Their names cannot be taken, overridden or
     /// disabled.
     #[must_use]
@@ -550,11 +559,16 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             (None, None) => Settings::from_env("", defaults, |_| None),
         };
         // Where there is no environment, as on wasm32-unknown-unknown, `vars_os` panics.
-        if let Some(prefix) = self.declaration.switches
-            && cfg!(any(unix, windows, target_os = "wasi"))
-        {
-            let variables = std::env::vars_os().map(|(variable, _)| variable);
-            settings.complaints.extend(switches::misspelt(prefix, variables, switches.is_some()));
+        if cfg!(any(unix, windows, target_os = "wasi")) {
+            let variables = || std::env::vars_os().map(|(variable, _)| variable);
+            if let Some(prefix) = self.declaration.switches {
+                settings.complaints.extend(switches::misspelt(prefix, variables(), switches.is_some()));
+            }
+            settings.complaints.extend(switches::misspelt_others(
+                self.declaration.variables,
+                self.declaration.switches,
+                variables(),
+            ));
         }
         let assignments = self
             .declaration

@@ -6,14 +6,15 @@
 /// An edit inserts, deletes or replaces a letter, or swaps two neighbours. If one of the names has at most
 /// three letters, one name has to begin with the other: `mp3` is not a hint for `mp4`.
 #[must_use]
-pub fn nearest(asked: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub fn nearest<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let asked = asked.to_ascii_lowercase();
     if asked.len() > 64 {
         return None;
     }
     let allowed = (asked.len() / 3).clamp(1, 2);
-    let long_enough =
-        |name: &&str| asked.len().min(name.len()) > 3 || name.starts_with(&asked) || asked.starts_with(*name);
+    let long_enough = |name: &&'a str| {
+        asked.len().min(name.len()) > 3 || name.starts_with(&asked) || asked.starts_with(*name)
+    };
     let candidates = names.filter(long_enough);
     let by_distance = candidates.map(|name| (distance(asked.as_bytes(), name.as_bytes()), name));
     by_distance

@@ -286,6 +286,43 @@ pub(crate) fn misspelt(
     complaints
 }
 
+/// Complaints about variables that are almost one of the framework's `known` ones. The group itself complains
+/// of those that begin with its `own` prefix.
+pub(crate) fn misspelt_others(
+    known: &[&str],
+    own: Option<&str>,
+    variables: impl Iterator<Item = OsString>,
+) -> Vec<String> {
+    let known: Vec<String> = known
+        .iter()
+        .flat_map(|name| match name.strip_suffix("_*") {
+            Some(prefix) => Switches::variables(prefix).to_vec(),
+            None => vec![(*name).to_owned()],
+        })
+        .collect();
+    // Only these are compared letter by letter.
+    let family = |name: &str| name.split('_').next().unwrap_or_default().to_ascii_uppercase();
+    let families: Vec<String> = known.iter().map(|name| family(name)).collect();
+    let is_own =
+        |name: &str| own.and_then(|own| name.strip_prefix(own)).is_some_and(|end| end.starts_with('_'));
+    let mut complaints: Vec<String> = variables
+        .filter_map(|variable| {
+            let variable = variable.into_string().ok()?;
+            let name = variable.to_ascii_uppercase();
+            // Windows does not distinguish the case of variables.
+            let is_read = known.contains(if cfg!(windows) { &name } else { &variable });
+            if is_read || is_own(&name) || !families.contains(&family(&name)) {
+                return None;
+            }
+            let lower: Vec<_> = known.iter().map(|name| name.to_ascii_lowercase()).collect();
+            let meant = nearest(&name, lower.iter().map(String::as_str))?.to_ascii_uppercase();
+            Some(format!("{} has no effect; did you mean {meant}?", shown(&variable)))
+        })
+        .collect();
+    complaints.sort_unstable();
+    complaints
+}
+
 fn patterns(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Pattern> {
     let patterns = texts.into_iter().map(|text| Pattern::new(text.as_ref()));
     patterns.filter(|pattern| !pattern.text().is_empty()).collect()
@@ -358,6 +395,27 @@ mod tests {
             assert_eq!(misspelt(name), [""; 0], "{name}");
         }
         assert_eq!(misspelt("img_filter_select").len(), usize::from(!cfg!(windows)));
+    }
+
+    #[test]
+    fn a_misspelt_variable_of_the_framework_is_a_complaint_whatever_group_it_is_of() {
+        let known = ["IMG_CACHE", "IMG_CODEC_*", "IMG_FILTER_*"];
+        let misspelt = |name: &str| misspelt_others(&known, Some("IMG_FILTER"), std::iter::once(name.into()));
+        for (name, meant) in [
+            ("IMG_CAHCE", "IMG_CACHE"),
+            ("IMG_CACHES", "IMG_CACHE"),
+            ("IMG_CODEC_DISABEL", "IMG_CODEC_DISABLE"),
+            ("IMG_CODECS_SELECT", "IMG_CODEC_SELECT"),
+            ("IMG_FILTERS_SELECT", "IMG_FILTER_SELECT"),
+        ] {
+            assert_eq!(misspelt(name), [format!("{name} has no effect; did you mean {meant}?")]);
+        }
+        for name in
+            ["IMG_CACHE", "IMG_CODEC_OPTIONS", "IMG_FILTER_SELEKT", "IMG_OTHER", "IMF_CACHE", "IMG", ""]
+        {
+            assert_eq!(misspelt(name), [""; 0], "{name}");
+        }
+        assert_eq!(misspelt("img_cache").len(), usize::from(!cfg!(windows)));
     }
 
     #[test]

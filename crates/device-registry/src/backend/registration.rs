@@ -17,6 +17,42 @@ static BUILT_IN: [BackendDescriptor; 1] = [BackendDescriptor::new(cpu::NAME, cpu
 /// [`Device`](crate::Device).
 pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
+/// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for those of a
+/// group. A test looks for others in the sources.
+const VARIABLES: [&str; 31] = [
+    "DEVICE_BACKEND_*",
+    "DEVICE_BURN_DEVICE",
+    "DEVICE_BURN_ENGINES_*",
+    "DEVICE_BURN_FALLBACK",
+    "DEVICE_BURN_KERNELS",
+    "DEVICE_CONFIG",
+    "DEVICE_CONFORMANCE_CASES",
+    "DEVICE_CONFORMANCE_REQUIRE",
+    "DEVICE_CONFORMANCE_SEED",
+    "DEVICE_CONFORMANCE_TIME_LIMIT",
+    "DEVICE_DEFAULT",
+    "DEVICE_FILE_GROUPS_*",
+    "DEVICE_FLIGHT_RECORDER",
+    "DEVICE_KERNELS_*",
+    "DEVICE_LAUNCH_AT_ONCE",
+    "DEVICE_MEMORY_REUSE",
+    "DEVICE_OBSERVERS_*",
+    "DEVICE_OPERATORS_*",
+    "DEVICE_PLUGINS",
+    "DEVICE_PROGRAM_CACHE",
+    "DEVICE_TORCH",
+    "DEVICE_TORCH_BUILD_FOR",
+    "DEVICE_TORCH_CXXFLAGS",
+    "DEVICE_TORCH_FALLBACK",
+    "DEVICE_TORCH_FEATURES",
+    "DEVICE_TORCH_NAME",
+    "DEVICE_TORCH_PLUGINS",
+    "DEVICE_TRACE",
+    "DEVICE_TRACE_MEGABYTES",
+    "DEVICE_TRACE_ON_OOM",
+    "DEVICE_VALIDATE",
+];
+
 entry_points::group! {
     /// The distributed slice that backend crates register in.
     ///
@@ -68,6 +104,7 @@ entry_points::group! {
         entry_points::Group::new("device.backends")
             .noun("backend")
             .switches("DEVICE_BACKEND")
+            .variables(&VARIABLES)
             .built_in(&BUILT_IN)
             .reserved(RESERVED)
             .autoload_line("device_registry::autoload!();")
