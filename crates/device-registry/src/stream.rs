@@ -29,9 +29,13 @@ use crate::runtime::table;
 /// and to other streams.
 ///
 /// A stream is a handle that is cheap to clone. Its functions may be called from any thread, and return at
-/// once unless they say that they block. Queued work owns the buffers that it uses, so they may be dropped
-/// before it runs. Work continues after the last handle is dropped, and the drop does not wait for it. The
-/// end of the process does not wait either, and aborts the work: [synchronize](Self::synchronize) first.
+/// once unless they say that they block, with one exception: work that writes to memory which was allocated
+/// for [another stream](Self::allocate), and a launch that uses such memory, are enqueued when that stream's
+/// earlier work with it is done.
+///
+/// Queued work owns the buffers that it uses, so they may be dropped before it runs. Work continues after the
+/// last handle is dropped, and the drop does not wait for it. The end of the process does not wait either,
+/// and aborts the work: [synchronize](Self::synchronize) first.
 ///
 /// ```
 /// use device_registry::device;

@@ -1,8 +1,8 @@
-//! Values that must be dropped later, on a thread that may use devices.
+//! Values whose drop calls a driver, kept until that is allowed.
 //!
-//! Freeing memory calls a driver. A host call may not do so, and on the thread of a stream the `drop` of a
-//! driver's memory could wait for that same stream. So such values are stored, and the next call that may use
-//! the device drops them.
+//! A host call may not call a driver, and within a stream's work the `drop` of a driver's memory could wait
+//! for that same work. So such values are stored. The next call that may use the device drops them, or the
+//! thread of the stream does at the end of its piece of work, whichever comes first.
 //!
 //! A device that has ended may get no call any more. What it defers goes into one list of the process, and
 //! the next call that may use any device drops that.
