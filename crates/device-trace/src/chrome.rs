@@ -278,6 +278,8 @@ impl<W: Write> Writer<W> {
                 let args = self.args();
                 self.event("E", "", host, time, format_args!(""), args)
             }
+            // Its first work names it.
+            Activity::StreamCreated { .. } => Ok(()),
             // Of a later version of the core.
             _ => Ok(()),
         }

@@ -132,7 +132,8 @@ impl State {
             }
             Activity::Entered { span, name, .. } => drop(self.spans.insert(span, name)),
             Activity::Left { span, .. } => drop(self.spans.remove(&span)),
-            // Names of streams, and what later versions of the core have.
+            Activity::StreamCreated { .. } | Activity::StreamLabeled { .. } => {}
+            // Of a later version of the core.
             _ => {}
         }
     }

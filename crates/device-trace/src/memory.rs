@@ -174,6 +174,20 @@ impl Observer for Watch {
                         eprintln!("`{device}`: no memory for {bytes} bytes. What lives there:\n{lives}");
                     }
                 }
+                // They change no memory.
+                Activity::Loaded { .. }
+                | Activity::Opened { .. }
+                | Activity::Closed
+                | Activity::Lost
+                | Activity::Reset
+                | Activity::StreamCreated { .. }
+                | Activity::StreamLabeled { .. }
+                | Activity::Enqueued { .. }
+                | Activity::Begun { .. }
+                | Activity::Ended { .. }
+                | Activity::Called { .. }
+                | Activity::Returned { .. } => {}
+                // Of a later version of the core.
                 _ => {}
             }
         }

@@ -231,6 +231,8 @@ fn kind_and_name(what: &Work) -> Option<(Kind, Cow<'static, str>)> {
         Work::Copy { .. } => (Kind::Copy, "Memcpy PtoP"),
         Work::Fill { .. } => (Kind::Fill, "Memset"),
         Work::Wait(_) => return Some((Kind::Wait, what.to_string().into())),
+        Work::HostCall | Work::Record | Work::WaitForEvent { .. } => return None,
+        // Of a later version of the core.
         _ => return None,
     };
     Some((kind, name.into()))
@@ -274,6 +276,19 @@ impl Pieces {
                     self.threads.insert(thread, operator.thread);
                 }
             }
+            // PyTorch's profiler has no row for them; its own hooks report memory.
+            Activity::Loaded { .. }
+            | Activity::Opened { .. }
+            | Activity::Closed
+            | Activity::Lost
+            | Activity::Reset
+            | Activity::StreamCreated { .. }
+            | Activity::Allocated { .. }
+            | Activity::AllocationFailed { .. }
+            | Activity::Freed { .. }
+            | Activity::Entered { .. }
+            | Activity::Left { .. } => {}
+            // Of a later version of the core.
             _ => {}
         }
     }

@@ -99,7 +99,7 @@ pub(crate) fn fill_work(destination: &Span) -> Work {
 }
 
 /// The way to do a piece of work, decided when its turn comes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Route {
     /// In the driver's queue.
     Queue,
@@ -111,6 +111,36 @@ pub(crate) enum Route {
     AtOnce,
     /// By the stream's thread, with blocking calls, when all work before is done.
     Thread,
+}
+
+/// What follows from a route. Each function names all of them, so that the compiler asks about a new one.
+impl Route {
+    /// Whether the thread that enqueues the work does it.
+    #[inline]
+    pub(crate) fn is_at_once(self) -> bool {
+        match self {
+            Self::AtOnce => true,
+            Self::Queue | Self::QueueOrThread | Self::Thread => false,
+        }
+    }
+
+    /// Whether the driver gets the work first, which has to be flushed behind it.
+    #[inline]
+    pub(crate) fn is_submitted(self) -> bool {
+        match self {
+            Self::Queue | Self::QueueOrThread => true,
+            Self::AtOnce | Self::Thread => false,
+        }
+    }
+
+    /// Whether the driver may leave the work to the thread.
+    #[inline]
+    pub(crate) fn may_be_left(self) -> bool {
+        match self {
+            Self::QueueOrThread => true,
+            Self::Queue | Self::AtOnce | Self::Thread => false,
+        }
+    }
 }
 
 impl Operation {

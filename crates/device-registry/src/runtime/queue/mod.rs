@@ -270,7 +270,7 @@ impl Queue {
         // Behind other work of the thread, its turn has not come.
         let is_turn = state.finished == state.accepted;
         let route = if is_turn { operation.route(self.device, true) } else { Route::Thread };
-        if route == Route::Thread {
+        if !route.is_submitted() {
             return self.give_to_thread(state, operation, id);
         }
         drop(state);
@@ -295,7 +295,7 @@ impl Queue {
         // Before the lock, as it looks at the work only.
         let route = operation.route(self.device, false);
         let state = lock(&self.state);
-        if route == Route::AtOnce && state.is_idle() {
+        if route.is_at_once() && state.is_idle() {
             let name = operation.name();
             self.perform_at_once(state, name, || {
                 self.perform_observed(id, || operation.perform(self.device))

@@ -126,7 +126,7 @@ impl Queue {
                         })
                     })
                 };
-                if route == Route::QueueOrThread && is_unsupported(&copied) {
+                if route.may_be_left() && is_unsupported(&copied) {
                     return Ok(Some(Operation::Copy { from, source, destination }));
                 }
                 keep.extend([source.into(), destination.into()]);
@@ -168,7 +168,7 @@ impl Queue {
                     return Ok(Some(Operation::Wait(event)));
                 };
                 let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(recorded.event()));
-                if route == Route::QueueOrThread && is_unsupported(&waits) {
+                if route.may_be_left() && is_unsupported(&waits) {
                     return Ok(Some(Operation::Wait(event)));
                 }
                 keep.push(Keep::Value(Box::new(event)));

@@ -69,7 +69,7 @@ impl Queue {
             }));
             let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(call, panic)));
             state = self.end_of_work(outcome);
-            state.flush |= route == Route::Queue || route == Route::QueueOrThread;
+            state.flush |= route.is_submitted();
         }
         self.leave_unreported(state);
         // This may be the last handle of the queue, whose drop stores values in the device. Drop those too.
@@ -159,9 +159,7 @@ impl Queue {
         (number, id): (u64, Option<Id>),
         failures: u64,
     ) -> Result<(), DeviceError> {
-        let left_to_host = if route == Route::Thread {
-            Some(operation)
-        } else {
+        let left_to_host = if route.is_submitted() {
             let turn = lock(&self.submitting);
             let submitted = self.submit(driver, operation, route, failures, id);
             drop(turn);
@@ -171,6 +169,8 @@ impl Queue {
                 ended(self.device.device(), self.id, id, Clock::Host, Outcome::Failed);
             }
             left_to_host?
+        } else {
+            Some(operation)
         };
         let Some(operation) = left_to_host else { return Ok(()) };
         // Earlier submitted work runs first, and this wait may be the first to return its failure.
