@@ -78,14 +78,18 @@ const REFUSED: &[(&str, &str)] = &[
     ("default", "are reserved"),
     ("all", "are reserved"),
     ("none:0", "are reserved"),
-    ("openreg@", "no selector after the `@`; the selectors are `uuid=PREFIX` and `pci=ADDRESS`"),
+    ("openreg@", "no selector after the `@`; the selectors are `uuid=PREFIX`, `pci=ADDRESS`, `name=TEXT`"),
     ("openreg@1", "a selector is a key, `=` and a value"),
-    ("openreg@serial=12", "unknown selector; the selectors are `uuid=PREFIX` and `pci=ADDRESS`"),
+    ("openreg@serial=12", "unknown selector; the selectors are `uuid=PREFIX`, `pci=ADDRESS`, `name=TEXT`"),
     ("openreg@uuid=", "there is no value after the `=`"),
     ("openreg@pci=", "there is no value after the `=`"),
     ("openreg@uuid=x", "expected the start of a UUID"),
     ("openreg@uuid=0 ", "invalid character ' ' in the selector"),
     ("openreg@uuid=0@uuid=0", "at most one selector"),
+    ("openreg@name= ", "expected a part of the text, of the characters A-Z, a-z, 0-9, `.`, `-` and `_`"),
+    ("openreg@name=(R)", "invalid character '(' in the selector"),
+    ("openreg@name=openreg", "`openreg@name=openreg` matches 2 devices of `openreg`"),
+    ("openreg@platform=portable", "matches none of the devices of `openreg`:\n  openreg:0  "),
     ("openreg@uuid=ab:0", "a selector or an index, found both"),
     ("openreg:0@uuid=ab", "a selector or an index, found both"),
     ("openreg@pci=3b:00", "expected a PCI address, as in `0000:3b:00.0` or `3b:00.0`"),
@@ -164,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn no_selector_panics(name in "cpu|openreg", selector in "(uuid|pci)=[0-9a-f:.-]{0,12}") {
+    fn no_selector_panics(name in "cpu|openreg", selector in "(uuid|pci|name|vendor|platform)=[0-9a-f:. -]{0,12}") {
         let text = format!("{name}@{selector}");
         if let Ok(device) = device(&text) {
             prop_assert_eq!(Device::parse(&device.to_string()).unwrap(), device);

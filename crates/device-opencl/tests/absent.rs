@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
 
-use device_conformance::process;
+use device_conformance::{device_or_skip, process};
 use device_registry::backend::{Backend, BackendErrorKind};
 use device_registry::registry::LoadError;
-use device_registry::{DeviceError, backends, device};
+use device_registry::{DeviceError, backends, device, first_available};
 
 use crate::child::CHILD;
 
@@ -238,6 +238,44 @@ fn devices_are_sorted_by_platform_and_know_where_they_are() {
         assert_eq!(known, expected);
         let uuid = device("opencl@uuid=01020304-0506-0708-090a-0b0c0d0e0f10").unwrap();
         assert_eq!(uuid.properties().unwrap().name, "Alpha 1");
+    }
+}
+
+#[test]
+fn a_platform_is_chosen_by_its_name() {
+    if standin::is_here("a_platform_is_chosen_by_its_name") {
+        let zeta = device("opencl:2").unwrap();
+        assert_eq!(device("opencl@platform=zeta").unwrap(), zeta);
+        assert_eq!(device("opencl@name=Zeta 1").unwrap(), zeta);
+        let listed = first_available("opencl@platform=Omega,opencl@platform=Zeta,cpu").unwrap();
+        assert_eq!(listed.device, zeta);
+        let excluded = first_available("*:gpu,!opencl@platform=Alpha,!*@name=x,cpu");
+        assert!(excluded.is_err(), "a selector is of one backend");
+        assert_eq!(first_available("*:gpu,!opencl@platform=Alpha,cpu").unwrap().device, zeta);
+        let error = device("opencl@platform=Alpha").unwrap_err().to_string();
+        expect(
+            &error,
+            &["matches 2 devices of `opencl`; write an index", "\n  opencl:1  Alpha 2, nobody, Alpha 7"],
+        );
+        let error = device("opencl@platform=rusticl").unwrap_err().to_string();
+        expect(&error, &["matches none of the devices", "\n  opencl:2  Zeta 1, nobody, Zeta 7"]);
+    }
+}
+
+#[test]
+fn a_device_of_a_real_platform_is_found_by_a_part_of_its_driver() {
+    const NAME: &str = "a_device_of_a_real_platform_is_found_by_a_part_of_its_driver";
+    if !is_here(NAME, &[]) {
+        return;
+    }
+    let Some(first) = device_or_skip("opencl") else { return };
+    // PoCL's is `Portable Computing Language 3.1+debian`.
+    let driver = first.properties().unwrap().driver.unwrap();
+    let word = driver.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap().to_uppercase();
+    match device(&format!("opencl@platform={word}")) {
+        Ok(found) => assert_eq!(found, first.resolve(), "{driver}"),
+        // A machine may have several devices of one platform.
+        Err(error) => expect(&error.to_string(), &["devices of `opencl`; write", &driver]),
     }
 }
 

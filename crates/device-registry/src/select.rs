@@ -1,4 +1,5 @@
-//! Finding the device that a selector chooses: `name@uuid=0d7c8f22`, `name@pci=3b:00.0`.
+//! Finding the device that a selector chooses: `name@uuid=0d7c8f22`, `name@pci=3b:00.0`,
+//! `name@platform=Portable`.
 
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use crate::runtime::{listing, probe};
 /// The one device of a backend that the selector matches. Loads the backend, and opens nothing. `text` is the
 /// whole device string.
 ///
-/// A device that does not answer never makes a selector unambiguous: the start of a UUID might match it too.
-/// A value that only one device can have is enough.
+/// A device that does not answer never makes a selector unambiguous: the start of a UUID, or a part of a
+/// name, might match it too. A value that only one device can have is enough.
 pub(crate) fn select(
     selector: Selector<'_>,
     backend: Entry<dyn Backend>,
@@ -162,6 +163,66 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_text_finds_a_device_whatever_its_case() {
+        device_of("has_names");
+        for (selector, index) in [
+            ("name=EPYC", 2),
+            ("name=epyc 9", 2),
+            ("name=nameless", 3),
+            ("vendor=micro", 2),
+            ("platform=portable", 2),
+            ("platform=Portable Language 3.1", 2),
+        ] {
+            let found = device(&format!("has_names@{selector}")).unwrap();
+            assert_eq!(found.index(), Some(index), "{selector}");
+        }
+        let second = device("has_names:2").unwrap();
+        for list in [
+            "has_names@name=rtx,has_names@platform=portable,cpu",
+            "!has_names@vendor=inc.,!*:cpu,has_names:2",
+        ] {
+            assert_eq!(first_available(list).unwrap().device, second, "{list}");
+        }
+        let excluded = "has_names:*,!has_names@name=9000";
+        assert_eq!(
+            first_available(excluded).unwrap().device.index(),
+            Some(3),
+            "an exclusion takes all that match"
+        );
+        assert!(is_available("has_names@name=epyc") && !is_available("has_names@name=9000"));
+    }
+
+    #[test]
+    fn a_text_of_several_devices_lists_them() {
+        device_of("has_names");
+        assert_eq!(
+            refused("has_names@name=9000").to_string(),
+            "`has_names@name=9000` matches 3 devices of `has_names`; write more of the name, another selector, or an index, such as \
+             `has_names:0`:\n  \
+               has_names:0  Example RTX 9000 (Ti), Example, Inc., Example CL 1.2  no uuid  no pci\n  \
+               has_names:1  Example RTX 9000 (Ti), Example, Inc., Example CL 1.2  no uuid  no pci\n  \
+               has_names:2  EPYC 9000, Advanced Micro Examples, Portable Language 3.1  no uuid  no pci"
+        );
+        let message = refused("has_names@name=rtx").to_string();
+        let first =
+            "`has_names@name=rtx` matches 2 devices of `has_names`; write an index, such as `has_names:0`:\n";
+        assert!(message.starts_with(first), "no part of the name is enough: {message}");
+    }
+
+    #[test]
+    fn a_text_of_no_device_lists_all_and_says_where_it_is_unknown() {
+        device_of("has_names");
+        let error = refused("has_names@platform=rusticl");
+        assert!(!error.is_ambiguous());
+        assert_eq!(error.candidates().len(), 4);
+        let message = error.to_string();
+        assert!(message.starts_with("`has_names@platform=rusticl` matches none of the devices"), "{message}");
+        assert!(message.ends_with("\n  has_names:3  nameless  no uuid  no pci  no platform"), "{message}");
+        let message = refused("cpu@vendor=x").to_string();
+        assert!(message.ends_with("  no vendor"), "{message}");
+    }
+
+    #[test]
     fn the_list_says_which_properties_a_device_lacks() {
         fake(None);
         let message = refused("fake@uuid=0").to_string();
@@ -189,6 +250,16 @@ mod tests {
             let found = device(&format!("first_has_no_properties@{whole}")).unwrap();
             assert_eq!(found.index(), Some(1), "{whole}");
         }
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_makes_a_name_undecided() {
+        device_of("first_has_no_properties");
+        let error = refused("first_has_no_properties@name=fake 0");
+        assert!(error.is_ambiguous());
+        let first = "`first_has_no_properties@name=fake 0` matches `first_has_no_properties:1`, and might match \
+                     devices that do not answer; write an index, such as `first_has_no_properties:1`:\n";
+        assert!(error.to_string().starts_with(first), "{error}");
     }
 
     #[test]

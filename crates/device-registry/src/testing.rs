@@ -28,7 +28,7 @@ static FAKE: BackendDescriptor = BackendDescriptor::new("fake", || backend("fake
 /// Both backends must have started before either continues.
 static LOADING_AND_OPENING: Barrier = Barrier::new(2);
 
-static OTHERS: [BackendDescriptor; 34] = [
+static OTHERS: [BackendDescriptor; 35] = [
     BackendDescriptor::new("other", || backend("other")),
     BackendDescriptor::new("opened_once", || backend("opened_once")),
     BackendDescriptor::new("fails_at_first", || backend("fails_at_first")),
@@ -55,6 +55,7 @@ static OTHERS: [BackendDescriptor; 34] = [
     BackendDescriptor::new("declares_odd_alignment", || backend("declares_odd_alignment")),
     BackendDescriptor::new("declares_huge_alignment", || backend("declares_huge_alignment")),
     BackendDescriptor::new("has_uuids", || backend("has_uuids")),
+    BackendDescriptor::new("has_names", || backend("has_names")),
     BackendDescriptor::new("has_kinds", || backend("has_kinds")),
     BackendDescriptor::new("excluded_only", || backend("excluded_only")),
     BackendDescriptor::new("selected_only", || backend("selected_only")),
@@ -113,6 +114,17 @@ fn of_hardware(card: usize) -> DeviceProperties {
     }
 }
 
+/// The properties of a device without a UUID or an address: two of one model, the processor by another
+/// platform, and one that knows its name alone.
+fn of_driver(device: usize) -> DeviceProperties {
+    let (name, vendor, driver) = match device {
+        0 | 1 => ("Example RTX 9000 (Ti)", "Example, Inc.", "Example CL 1.2"),
+        2 => ("EPYC 9000", "Advanced Micro Examples", "Portable Language 3.1"),
+        _ => return DeviceProperties::new("nameless"),
+    };
+    DeviceProperties::new(name).with_vendor(vendor).with_driver(driver)
+}
+
 fn panic_if(condition: bool) {
     assert!(!condition, "on purpose");
 }
@@ -123,7 +135,7 @@ impl Backend for Fake {
         match self.name {
             "has_no_devices" => Ok(0),
             "has_uuids" => Ok(3),
-            "has_kinds" => Ok(4),
+            "has_names" | "has_kinds" => Ok(4),
             // A count of -1 from C.
             "counts_too_many" => Ok(usize::MAX),
             "counts_itself" => device_count(device_of(self.name).name()).map_err(|error| {
@@ -148,6 +160,7 @@ impl Backend for Fake {
         panic_if(self.name == "panics_in_properties");
         match self.name {
             "has_uuids" => Ok(of_hardware(ordinal)),
+            "has_names" => Ok(of_driver(ordinal)),
             "has_kinds" => {
                 let (kind, total, _) = of_kind(ordinal);
                 let properties = DeviceProperties::new("fake").with_kind(kind).with_total_memory(total);

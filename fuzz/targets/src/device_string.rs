@@ -131,11 +131,22 @@ impl<'a> Form<'a> {
             Rest::Index(Some(index.parse().ok().filter(|number: &u16| number.to_string() == index)?))
         } else if let Some(prefix) = rest.strip_prefix("@uuid=") {
             begins_a_uuid(prefix).then_some(Rest::Selector)?
+        } else if let Some(part) =
+            ["@name=", "@vendor=", "@platform="].iter().find_map(|key| rest.strip_prefix(key))
+        {
+            is_a_part(part).then_some(Rest::Selector)?
         } else {
             rest.strip_prefix("@pci=")?.parse::<PciAddress>().ok().map(|_| Rest::Selector)?
         };
         Some(Self { name, rest })
     }
+}
+
+/// Whether the text has words of the allowed characters, with spaces between them only.
+fn is_a_part(text: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let ends = [text.chars().next(), text.chars().next_back()];
+    ends.iter().all(|c| c.is_some_and(is_word)) && text.chars().all(|c| c == ' ' || is_word(c))
 }
 
 /// Whether a UUID results when the prefix is completed with digits and hyphens.

@@ -33,7 +33,9 @@ pub struct DeviceProperties {
     pub vendor: Option<String>,
     /// The kind of device.
     pub kind: DeviceKind,
-    /// The driver and its version, if there is one, for people.
+    /// The driver and its version, if there is one, for people. Where a backend has several drivers, the text
+    /// begins with what users know one by, such as the name of its OpenCL platform: the selector `platform=`
+    /// finds a part of it.
     pub driver: Option<String>,
     /// The version of the driver alone, in the form that the driver gives it.
     pub driver_version: Option<String>,
@@ -52,6 +54,10 @@ pub struct DeviceProperties {
     /// still store, has to emulate it. `None` if the backend does not know.
     pub native_dtypes: Option<Vec<String>>,
     /// The device's UUID. One card has the same UUID in every backend that lists it.
+    ///
+    /// It is no identity across machines: each machine with the same driver may have the same one. Mesa's
+    /// drivers for the processor have the text `mesa` and their version, SwiftShader its name, and Intel's
+    /// OpenCL runtime for the processor its model (CPUID).
     pub uuid: Option<DeviceUuid>,
     /// The device's PCI address. One card has the same address in every backend that lists it.
     pub pci: Option<PciAddress>,
@@ -259,7 +265,8 @@ impl DeviceProperties {
     }
 
     /// Whether both describe the same hardware, for example one card that two backends list: their UUIDs are
-    /// equal, or their PCI addresses are. Returns `false` if neither property is known on both sides.
+    /// equal, or their PCI addresses are. Returns `false` if neither property is known on both sides. It is
+    /// for properties that were read on one machine: see [`uuid`](Self::uuid).
     ///
     /// Partitions of a card that are separate devices share its address. To tell them apart, compare the
     /// UUIDs.

@@ -4,7 +4,7 @@
 //! device   = name [ ":" index | "@" selector ]
 //! name     = [a-z_][a-z0-9_]*      at most 32 bytes
 //! index    = "0" | [1-9][0-9]*     0 ..= 65535
-//! selector = "uuid=" prefix | "pci=" address
+//! selector = "uuid=" prefix | "pci=" address | ( "name=" | "vendor=" | "platform=" ) text
 //! ```
 //!
 //! The grammar refuses spaces, signs and leading zeros as PyTorch's does. It differs in two points: it checks
@@ -177,7 +177,7 @@ pub enum SyntaxErrorKind {
     SecondSelector,
     /// There is a selector and an index: `cuda@pci=3b:00.0:1`, `cuda:1@pci=3b:00.0`.
     SelectorAndIndex,
-    /// The value of the selector is empty or malformed. The field is the selector's key: `uuid` or `pci`.
+    /// The value of the selector is empty or malformed. The field is the selector's key, such as `uuid`.
     SelectorValue(&'static str),
     /// The word after the colon of a list's item is no kind of device: `opencl:gqu`.
     UnknownKind,
@@ -303,6 +303,15 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_text_may_follow_an_at_sign() {
+        for selector in ["name=RTX 4090", "vendor=Advanced_Micro", "platform=3.1-x", "name=a  b", "name=7"] {
+            let text = format!("cuda@{selector}");
+            let which = Which::Selected(Selector::parse(selector).unwrap());
+            assert_eq!(DeviceString::parse(&text), Ok(DeviceString { name: "cuda", which }));
+        }
+    }
+
+    #[test]
     fn everything_else_is_refused_with_its_reason() {
         use SyntaxErrorKind::*;
         for (text, kind) in [
@@ -380,6 +389,23 @@ mod tests {
             ("cuda@pci=3b:00", SelectorValue("pci")),
             ("cuda@pci=0:0:3b:00.0", SelectorValue("pci")),
             ("cuda@pci=3b:20.0", SelectorValue("pci")),
+            ("cuda@pci=3b: 00.0", SelectorCharacter(' ')),
+            ("cuda@Name=rtx", UnknownSelector),
+            ("cuda@na me=rtx", SelectorCharacter(' ')),
+            ("cuda@name", Selector),
+            ("cuda@name=", SelectorValue("name")),
+            ("cuda@name= rtx", SelectorValue("name")),
+            ("cuda@name=rtx ", SelectorValue("name")),
+            ("cuda@vendor= ", SelectorValue("vendor")),
+            ("cuda@name=a=b", SelectorValue("name")),
+            ("cuda@name=rtx:1", SelectorAndIndex),
+            ("cuda@name=rtx:x", SelectorValue("name")),
+            ("cuda:1@name=rtx", SelectorAndIndex),
+            ("cuda@platform=Intel(R)", SelectorCharacter('(')),
+            ("cuda@name=a,b", SelectorCharacter(',')),
+            ("cuda@name=a\tb", SelectorCharacter('\t')),
+            ("cuda@name=\u{e9}", SelectorCharacter('\u{e9}')),
+            ("cuda@name=a@vendor=b", SecondSelector),
         ] {
             let error = DeviceString::parse(text).expect_err(text);
             assert_eq!(error.kind(), kind, "{text:?}: {error}");
@@ -411,8 +437,9 @@ mod tests {
         let message = |text| DeviceString::parse(text).unwrap_err().to_string();
         assert_eq!(
             message("cuda@serial=7"),
-            "invalid device string `cuda@serial=7`: unknown selector; the selectors are `uuid=PREFIX` and \
-             `pci=ADDRESS`, such as `cuda@uuid=0d7c8f22` or `cuda@pci=3b:00.0`"
+            "invalid device string `cuda@serial=7`: unknown selector; the selectors are `uuid=PREFIX`, \
+             `pci=ADDRESS`, `name=TEXT`, `vendor=TEXT` and `platform=TEXT`, such as `cuda@uuid=0d7c8f22`, \
+             `cuda@pci=3b:00.0`, `cuda@name=4090`, `cuda@vendor=nvidia` or `cuda@platform=cuda`"
         );
         for (text, part) in [
             ("cuda@", "there is no selector after the `@`"),
@@ -424,6 +451,7 @@ mod tests {
             ("cuda@uuid=a b", "invalid character ' ' in the selector"),
             ("cuda@uuid=a@pci=b", "at most one selector"),
             ("cuda@uuid=ab:0", "a selector or an index, found both"),
+            ("cuda@name=rtx ", "expected a part of the text"),
             ("CUDA@uuid=AB", "did you mean `cuda@uuid=ab`?"),
         ] {
             assert!(message(text).contains(part), "{part:?} in {}", message(text));

@@ -122,9 +122,13 @@ impl Form {
         let (body, order) = match item.split_once('(') {
             None => (item, None),
             Some((body, rest)) => {
-                let word = rest.strip_suffix(')').ok_or(SyntaxErrorKind::Order)?;
-                let order = ORDERS.iter().find(|(known, _)| *known == word).ok_or(SyntaxErrorKind::Order)?;
-                (body, Some(order.1))
+                let word = rest.strip_suffix(')');
+                match ORDERS.iter().find(|(known, _)| Some(*known) == word) {
+                    Some((_, order)) => (body, Some(*order)),
+                    // A text with a parenthesis, as in `opencl@platform=Intel(R)`.
+                    None if body.contains('@') => (item, None),
+                    None => return Err(SyntaxErrorKind::Order),
+                }
             }
         };
         match Pattern::parse(body)? {
@@ -259,6 +263,7 @@ mod tests {
             ("cuda:1", Form::Device),
             ("cuda@uuid=ab", Form::Device),
             ("cuda@pci=ab:00.0", Form::Device),
+            ("cuda@name=RTX 4090", Form::Device),
             ("auto", Form::Auto),
             ("opencl:gpu", pattern(Some("opencl"), Some("gpu"), None)),
             ("opencl:*", pattern(Some("opencl"), None, None)),
@@ -304,6 +309,9 @@ mod tests {
             ("cuda:0x1", InvalidIndex),
             ("cuda:0(free)", Order),
             ("cuda@uuid=0(free)", Order),
+            ("cuda@platform=Intel(free)", Order),
+            ("cuda@platform=Intel(R)", SelectorCharacter('(')),
+            ("cuda@platform=Intel(R) OpenCL", SelectorCharacter('(')),
             ("cuda(fre)", Order),
             ("cuda(free", Order),
             ("cuda(free)x", Order),

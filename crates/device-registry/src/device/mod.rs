@@ -39,11 +39,14 @@ use crate::cpu;
 /// index    = "0" | [1-9][0-9]*     0 ..= 65535
 /// selector = "uuid=" prefix        hexadecimal digits, with the hyphens of a UUID or without
 ///          | "pci=" address        0000:3b:00.0, or 3b:00.0 in domain 0
+///          | "name=" text          a part of the property: letters, digits, `.`, `-`, `_`,
+///          | "vendor=" text          and spaces between them
+///          | "platform=" text
 /// ```
 ///
-/// Spaces, signs and leading zeros are invalid. `default`, `all` and `none` are reserved. `auto` is the first
-/// available device of the [default selection](crate::default_selection), and an error where there is none.
-/// For every device, `Device::parse(&device.to_string())` is that device. A
+/// Other spaces, signs and leading zeros are invalid. `default`, `all` and `none` are reserved. `auto` is the
+/// first available device of the [default selection](crate::default_selection), and an error where there is
+/// none. For every device, `Device::parse(&device.to_string())` is that device. A
 /// [`Selection`](crate::Selection) is a list of devices, with kinds and exclusions.
 ///
 /// | string | device |
@@ -52,12 +55,21 @@ use crate::cpu;
 /// | `cuda:1` | the device with index 1 |
 /// | `cuda@uuid=0d7c8f22` | the device whose UUID starts with these digits, in upper or lower case |
 /// | `cuda@pci=3b:00.0` | the device at this PCI address |
+/// | `cuda@name=4090` | the device whose [name](crate::DeviceProperties::name) contains this, in upper or lower case |
+/// | `cuda@vendor=nvidia` | the device whose [vendor](crate::DeviceProperties::vendor) contains this |
+/// | `cuda@platform=cuda` | the device whose [driver](crate::DeviceProperties::driver) contains this |
+///
+/// `platform` is for OpenCL, which may have several drivers for one processor: `opencl@platform=Portable`.
+/// The `driver` of an OpenCL device begins with the name of its platform, and that of wgpu with its
+/// interface, as in `wgpu@platform=Vulkan`. An index may be another device's once a further driver is
+/// installed; a text names the same one, or is ambiguous.
 ///
 /// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of
 /// its devices, opens none, and returns an ordinary device with its index. `Display` prints that index, not
 /// the selector. If no device matches, or several do, the error lists the candidates with their properties. A
-/// device whose properties cannot be read might match too, so a prefix of a UUID is then an error; a whole
-/// UUID and a PCI address name one device in any case.
+/// device whose properties cannot be read might match too, so a prefix of a UUID or a text is then an error;
+/// a whole UUID and a PCI address name one device in any case. Two devices of one model and one driver have
+/// equal texts, so that only an index, a UUID or an address tells them apart.
 ///
 /// # The backend numbers its devices
 ///
@@ -65,7 +77,8 @@ use crate::cpu;
 /// after `CUDA_VISIBLE_DEVICES` and `CUDA_DEVICE_ORDER`. Another backend may list the same hardware in
 /// another order, so `cuda:0` and `opencl:0` need not be the same card. Compare their
 /// [`uuid`](crate::DeviceProperties::uuid) or [`pci`](crate::DeviceProperties::pci), where both backends know
-/// it. A selector names the same card whatever the order.
+/// it. A selector names the same card whatever the order, within one machine: see
+/// [`uuid`](crate::DeviceProperties::uuid).
 ///
 /// # What is checked when
 ///
@@ -87,7 +100,7 @@ use crate::cpu;
 /// | failed: its `load` returned an error or panicked | the device | the index | that same error, until a retry | `false` |
 /// | linked or loaded, and a selector matches one device | loads it; the device with its index | the index | opens the device | `true` |
 /// | linked or loaded, and a selector matches none or several | loads it; an error that lists the devices | | | `false` |
-/// | linked or loaded, and a prefix of a UUID matches one device while another does not answer | loads it; an error that lists both | | | `false` |
+/// | linked or loaded, and a prefix of a UUID or a text matches one device while another does not answer | loads it; an error that lists both | | | `false` |
 /// | unavailable or failed, and the string has a selector | an error with the reason | | | `false` |
 ///
 /// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and

@@ -1,5 +1,5 @@
 //! The part of a device string that chooses a device by its properties: `name@uuid=0d7c8f22`,
-//! `name@pci=3b:00.0`.
+//! `name@pci=3b:00.0`, `name@platform=Portable`.
 
 use std::fmt;
 
@@ -21,8 +21,7 @@ struct Kind {
     example: &'static str,
     /// The form of a value, for the message about an invalid one.
     form: &'static str,
-    /// Whether a longer value can single out one of several matching devices.
-    is_prefix: bool,
+    longer: Longer,
     is_valid: fn(&str) -> bool,
     /// Whether only one device can have the value.
     is_whole: fn(&str) -> bool,
@@ -31,15 +30,60 @@ struct Kind {
     value: fn(&DeviceProperties) -> Option<String>,
 }
 
+/// What a longer value can do where several devices match, or might.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Longer {
+    /// Only one device can have a whole value.
+    Decides,
+    /// It matches fewer devices. Devices of one model and one driver have equal texts.
+    Narrows,
+    /// A shorter value is malformed.
+    Impossible,
+}
+
+impl Kind {
+    /// A text that the value is a part of, in upper or lower case.
+    const fn of_text(
+        key: &'static str,
+        example: &'static str,
+        matches: fn(&DeviceProperties, &str) -> bool,
+        value: fn(&DeviceProperties) -> Option<String>,
+    ) -> Self {
+        Self {
+            key,
+            placeholder: "TEXT",
+            example,
+            form: "expected a part of the text, of the characters A-Z, a-z, 0-9, `.`, `-` and `_`, with spaces \
+                   between them",
+            longer: Longer::Narrows,
+            is_valid: is_text,
+            is_whole: |_| false,
+            matches,
+            value,
+        }
+    }
+
+    /// Whether a list of candidates has the value as a text that people read, and not as a selector.
+    fn is_text(&self) -> bool {
+        self.longer == Longer::Narrows
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key)
+    }
+}
+
 /// All kinds of selectors: the parser, the messages and the lists of candidates derive from these rows.
-static KINDS: [Kind; 2] = [
+static KINDS: [Kind; 5] = [
     Kind {
         key: "uuid",
         placeholder: "PREFIX",
         example: "0d7c8f22",
         form: "expected the start of a UUID: 32 hexadecimal digits, with no hyphens or all of them, as in \
                `0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10`",
-        is_prefix: true,
+        longer: Longer::Decides,
         is_valid: is_uuid_prefix,
         is_whole: |prefix| digits_of(prefix).len() == 32,
         matches: |properties, prefix| properties.uuid.is_some_and(|uuid| starts_with(uuid, prefix)),
@@ -50,12 +94,31 @@ static KINDS: [Kind; 2] = [
         placeholder: "ADDRESS",
         example: "3b:00.0",
         form: "expected a PCI address, as in `0000:3b:00.0` or `3b:00.0`",
-        is_prefix: false,
+        longer: Longer::Impossible,
         is_valid: |address| address.parse::<PciAddress>().is_ok(),
         is_whole: |_| true,
         matches: |properties, address| properties.pci.is_some() && properties.pci == address.parse().ok(),
         value: |properties| properties.pci.map(|address| address.to_string()),
     },
+    Kind::of_text(
+        "name",
+        "4090",
+        |properties, part| contains(&properties.name, part),
+        |properties| Some(properties.name.clone()),
+    ),
+    Kind::of_text(
+        "vendor",
+        "nvidia",
+        |properties, part| properties.vendor.as_deref().is_some_and(|vendor| contains(vendor, part)),
+        |properties| properties.vendor.clone(),
+    ),
+    // A driver begins with the name of its platform: of OpenCL's, or the interface below wgpu.
+    Kind::of_text(
+        "platform",
+        "cuda",
+        |properties, part| properties.driver.as_deref().is_some_and(|driver| contains(driver, part)),
+        |properties| properties.driver.clone(),
+    ),
 ];
 
 /// The part of a device string after the `@`.
@@ -67,14 +130,16 @@ pub(crate) struct Selector<'a> {
 
 impl<'a> Selector<'a> {
     pub(crate) fn parse(text: &'a str) -> Result<Self, SyntaxErrorKind> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || "=:.-_".contains(c);
+        let kind = text.split_once('=').and_then(|(key, _)| KINDS.iter().find(|kind| kind.key == key));
+        let spaces = kind.is_some_and(Kind::is_text);
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "=:.-_".contains(c) || (spaces && c == ' ');
         match text.chars().find(|&c| !allowed(c)) {
             Some('@') => return Err(SyntaxErrorKind::SecondSelector),
             Some(c) => return Err(SyntaxErrorKind::SelectorCharacter(c)),
             None => {}
         }
-        let (key, value) = text.split_once('=').ok_or(SyntaxErrorKind::Selector)?;
-        let kind = KINDS.iter().find(|kind| kind.key == key).ok_or(SyntaxErrorKind::UnknownSelector)?;
+        let (_, value) = text.split_once('=').ok_or(SyntaxErrorKind::Selector)?;
+        let kind = kind.ok_or(SyntaxErrorKind::UnknownSelector)?;
         if (kind.is_valid)(value) {
             return Ok(Self { kind, value });
         }
@@ -91,8 +156,8 @@ impl<'a> Selector<'a> {
         (self.kind.matches)(properties, self.value)
     }
 
-    /// Whether only one device can have the value. The start of a UUID may match a device that does not
-    /// answer as well.
+    /// Whether only one device can have the value. The start of a UUID, or a part of a text, may match a
+    /// device that does not answer as well.
     pub(crate) fn is_whole(self) -> bool {
         (self.kind.is_whole)(self.value)
     }
@@ -121,7 +186,15 @@ pub(super) fn form_of(key: &str) -> &'static str {
 pub(super) fn fmt_kinds(f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let forms: Vec<_> = KINDS.iter().map(|kind| format!("`{}={}`", kind.key, kind.placeholder)).collect();
     let examples: Vec<_> = KINDS.iter().map(|kind| format!("`cuda@{}={}`", kind.key, kind.example)).collect();
-    write!(f, "the selectors are {}, such as {}", forms.join(" and "), examples.join(" or "))
+    write!(f, "the selectors are {}, such as {}", listed(&forms, "and"), listed(&examples, "or"))
+}
+
+/// The items with commas between them, and a word before the last.
+fn listed(items: &[String], word: &str) -> String {
+    match items {
+        [first @ .., last] if !first.is_empty() => format!("{} {word} {last}", first.join(", ")),
+        _ => items.concat(),
+    }
 }
 
 fn is_number(text: &str) -> bool {
@@ -145,6 +218,17 @@ fn is_uuid_prefix(text: &str) -> bool {
 /// enough.
 fn starts_with(uuid: DeviceUuid, prefix: &str) -> bool {
     digits_of(&uuid.to_string()).starts_with(&digits_of(prefix))
+}
+
+/// Whether a text can have `part` in it. A character that ends a selector or an item of a list, such as a
+/// comma or a parenthesis, cannot be written.
+fn is_text(part: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_ ".contains(c);
+    !part.is_empty() && part.trim() == part && part.chars().all(allowed)
+}
+
+fn contains(text: &str, part: &str) -> bool {
+    text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
 }
 
 fn digits_of(uuid: &str) -> String {
@@ -173,8 +257,7 @@ pub struct SelectorError {
     /// Escaped and shortened for the message.
     text: String,
     backend: Entry<dyn Backend>,
-    /// The key, if a longer value can single out one of several devices.
-    prefix_of: Option<&'static str>,
+    kind: &'static Kind,
     found: Found,
     candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
 }
@@ -200,14 +283,22 @@ impl SelectorError {
         found: Found,
         candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
     ) -> Self {
-        let prefix_of = Some(selector.kind.key).filter(|_| selector.kind.is_prefix);
-        Self { text: shown(text), backend, prefix_of, found, candidates }
+        Self { text: shown(text), backend, kind: selector.kind, found, candidates }
     }
 
     /// Whether several devices match, or one does and another one, which does not answer, might.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.found != Found::None
+    }
+
+    /// Whether the candidates have different values. Two cards of one model have the same name, of which no
+    /// part is enough.
+    fn values_differ(&self) -> bool {
+        let known = self.candidates.iter().filter_map(|(_, properties)| properties.as_ref().ok());
+        let mut values = known.map(|properties| (self.kind.value)(properties));
+        let first = values.next();
+        values.any(|value| Some(value) != first)
     }
 
     /// The devices that match or might, or all devices of the backend if none matches. Each has its
@@ -219,12 +310,19 @@ impl SelectorError {
 
 impl fmt::Display for SelectorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, backend, candidates, .. } = self;
+        let Self { text, backend, kind, candidates, .. } = self;
         let backend = backend.name();
+        let key = kind.key;
         match (&**candidates, self.found) {
             ([], _) => return write!(f, "`{text}` matches no device: `{backend}` has no devices"),
             ([(first, _), ..], Found::Several) => {
-                let more = self.prefix_of.map_or(String::new(), |key| format!("more of the {key}, or "));
+                let more = match kind.longer {
+                    Longer::Decides if self.values_differ() => format!("more of the {key}, or "),
+                    Longer::Narrows if self.values_differ() => {
+                        format!("more of the {key}, another selector, or ")
+                    }
+                    _ => String::new(),
+                };
                 let count = candidates.len();
                 write!(
                     f,
@@ -232,11 +330,14 @@ impl fmt::Display for SelectorError {
                 )?;
             }
             (_, Found::Undecided(device)) => {
-                let key = self.prefix_of.unwrap_or("value");
+                let whole = match kind.longer {
+                    Longer::Decides => format!("the whole {key}, or "),
+                    Longer::Narrows | Longer::Impossible => String::new(),
+                };
                 write!(
                     f,
-                    "`{text}` matches `{device}`, and might match devices that do not answer; write the whole {key}, or \
-                     an index, such as `{device}`:"
+                    "`{text}` matches `{device}`, and might match devices that do not answer; write {whole}an index, \
+                     such as `{device}`:"
                 )?;
             }
             (_, Found::None) => write!(f, "`{text}` matches none of the devices of `{backend}`:")?,
@@ -246,7 +347,7 @@ impl fmt::Display for SelectorError {
         for (name, (_, properties)) in names.iter().zip(candidates) {
             write!(f, "\n  {name:<width$}  ")?;
             match properties {
-                Ok(properties) => fmt_candidate(properties, f)?,
+                Ok(properties) => fmt_candidate(properties, kind, f)?,
                 Err(error) => f.write_str(&error.to_string().replace('\n', "\n    "))?,
             }
         }
@@ -254,12 +355,16 @@ impl fmt::Display for SelectorError {
     }
 }
 
-/// Writes each property in the form of a selector, so that a user can copy it into a device string.
-fn fmt_candidate(properties: &DeviceProperties, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str(&shown(&properties.name))?;
+/// Writes the texts, and the other properties in the form of a selector, so that a user can copy them into a
+/// device string. What a device lacks is written for those, and for the kind that was looked for.
+fn fmt_candidate(properties: &DeviceProperties, sought: &Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let texts = KINDS.iter().filter(|kind| kind.is_text()).filter_map(|kind| (kind.value)(properties));
+    f.write_str(&texts.map(|text| shown(&text)).collect::<Vec<_>>().join(", "))?;
     for kind in &KINDS {
         match (kind.value)(properties) {
+            Some(_) if kind.is_text() => {}
             Some(value) => write!(f, "  {}={value}", kind.key)?,
+            None if kind.is_text() && kind.key != sought.key => {}
             None => write!(f, "  no {}", kind.key)?,
         }
     }
