@@ -3,6 +3,8 @@
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use device_registry::backend::{ElevatedProcess, LoadFailure, path_variable};
@@ -14,9 +16,11 @@ use crate::sys::{CL_PLATFORM_NOT_FOUND_KHR, cl_platform_id};
 /// Libraries to try before the system's, with `;` between them.
 const PATHS: &str = "OPENCL_DYLIB_PATH";
 const UNSET: &str = "unset it, or name a loader";
-/// Where the loaders of Linux look for drivers, in place of `/etc/OpenCL/vendors`: that of ocl-icd, and that
-/// of Khronos.
+/// Where the loaders of Linux look for drivers. The first two replace `/etc/OpenCL/vendors`, the second in
+/// ocl-icd only. The third names libraries, which Khronos' loader opens before those of the folder, and
+/// ocl-icd ignores.
 const VENDORS: [&str; 3] = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES"];
+const VENDORS_FOLDER: &str = "/etc/OpenCL/vendors";
 /// The libraries that loaders open besides drivers, and a driver's folder of compiled code.
 const LAYERS: [&str; 3] = ["OPENCL_LAYERS", "OPENCL_LAYER_PATH", "POCL_CACHE_DIR"];
 
@@ -135,11 +139,41 @@ pub(crate) fn platforms(functions: &OpenClFunctions) -> Result<Vec<cl_platform_i
 fn no_platform() -> String {
     let mut reason = String::from("the OpenCL loader was opened, and it has no platform (ICD)");
     for name in VENDORS {
-        if let Some(value) = env::var_os(name) {
-            reason += &format!("; {name} is set to `{}`", value.display());
+        let Some(value) = env::var_os(name) else { continue };
+        reason += &format!("; {name} is set to `{}`", value.display());
+        if name == "OCL_ICD_FILENAMES" {
+            reason +=
+                ", which ocl-icd ignores, and whose libraries Khronos' loader adds to those of the folder";
+        } else if PathBuf::from(&value).is_file() {
+            reason +=
+                ", a file, which ocl-icd takes in OCL_ICD_VENDORS, and Khronos' loader takes folders only";
         }
     }
+    if let Some(file) = rusticl() {
+        reason += &format!("; `{}` is there, and RUSTICL_ENABLE is ", file.display());
+        match env::var_os("RUSTICL_ENABLE").filter(|value| !value.is_empty()) {
+            Some(value) => reason += &format!("set to `{}`", value.display()),
+            None => reason += "not set",
+        }
+        reason += ": Rusticl has no device unless it names a driver of Mesa's, as in RUSTICL_ENABLE=llvmpipe";
+    }
     reason + "; install your GPU's driver, or pocl-opencl-icd (Debian) or pocl (Fedora) for the processor"
+}
+
+/// The file of Mesa's Rusticl, if the loader looks at it. Rusticl has no platform, or before Mesa 26 one
+/// without devices, where its variable does not name a driver.
+fn rusticl() -> Option<PathBuf> {
+    let variables = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"].into_iter().filter_map(env::var_os);
+    let place = variables.map(PathBuf::from).find(|value| !value.as_os_str().is_empty());
+    let place = place.unwrap_or_else(|| VENDORS_FOLDER.into());
+    let files: Vec<_> = match fs::read_dir(&place) {
+        Ok(files) => files.flatten().map(|file| file.path()).collect(),
+        Err(_) => vec![place],
+    };
+    files.into_iter().filter(|path| path.extension() == Some("icd".as_ref())).find(|path| {
+        let is_rusticl = |text: &str| text.to_lowercase().contains("rusticl");
+        is_rusticl(&path.to_string_lossy()) || fs::read_to_string(path).is_ok_and(|text| is_rusticl(&text))
+    })
 }
 
 #[cfg(test)]

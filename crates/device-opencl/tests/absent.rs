@@ -99,6 +99,36 @@ fn a_driver_that_is_no_library_is_no_platform() {
 }
 
 #[test]
+fn without_a_platform_the_reason_says_what_rusticl_needs() {
+    const NAME: &str = "without_a_platform_the_reason_says_what_rusticl_needs";
+    let folder = folder(NAME, "rusticl.icd", "/nonexistent/libRusticlOpenCL.so.1\n");
+    let variables = [("OCL_ICD_VENDORS", folder.to_str().unwrap()), ("RUSTICL_ENABLE", "")];
+    if is_here(NAME, &variables) && loader_is_there() {
+        expect(
+            &reason(),
+            &[
+                "it has no platform",
+                "rusticl.icd` is there, and RUSTICL_ENABLE is not set",
+                "RUSTICL_ENABLE=llvmpipe",
+            ],
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_one_loader_ignores_is_not_given_as_the_cause() {
+    const NAME: &str = "a_variable_that_one_loader_ignores_is_not_given_as_the_cause";
+    let file = folder(NAME, "gone.icd", "/nonexistent/libgone.so\n").join("gone.icd");
+    let variables = [("OCL_ICD_VENDORS", file.to_str().unwrap()), ("OCL_ICD_FILENAMES", "/nonexistent/x.so")];
+    if is_here(NAME, &variables) && loader_is_there() {
+        expect(
+            &reason(),
+            &["gone.icd`, a file, which ocl-icd takes", "`/nonexistent/x.so`, which ocl-icd ignores"],
+        );
+    }
+}
+
+#[test]
 fn a_loader_that_is_asked_for_and_not_there_is_said() {
     let variables = [("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so;/nonexistent/other.so")];
     if is_here("a_loader_that_is_asked_for_and_not_there_is_said", &variables) {
