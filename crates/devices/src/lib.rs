@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod arguments;
 mod bench;
@@ -39,6 +39,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     #[cfg(feature = "files")]
     if arguments.get(1).is_some_and(|first| first == device_plugin::tool::CHILD) {
         return device_plugin::tool::run(arguments[1..].to_vec(), &mut io::stdout(), &mut io::stderr());
+    }
+    if arguments.get(1).is_some_and(|first| first == doctor::open::CHILD) {
+        return doctor::open::child(&arguments[2..]);
     }
     let parsed = Arguments::command()
         .try_get_matches_from(arguments)

@@ -302,6 +302,195 @@ fn the_doctor_counts_what_has_no_effect_and_what_was_skipped() {
     }
 }
 
+/// A folder of OpenCL's or Vulkan's loader, with these files.
+#[cfg(target_os = "linux")]
+fn folder_of_drivers(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        fs::write(folder.path().join(name), content.replace("HERE", folder.path().to_str().unwrap()))
+            .unwrap();
+    }
+    folder
+}
+
+/// What the doctor says, with a backend of OpenCL or Vulkan on and without the machine's own drivers: the
+/// text, and the problems of the JSON.
+#[cfg(target_os = "linux")]
+fn diagnosed(disabled: &str, variables: &[(&str, &str)]) -> (String, Vec<String>) {
+    const OF_LOADERS: [&str; 8] = [
+        "OCL_ICD_VENDORS",
+        "OPENCL_VENDOR_PATH",
+        "OCL_ICD_FILENAMES",
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_ADD_DRIVER_FILES",
+        "RUSTICL_ENABLE",
+        "LD_LIBRARY_PATH",
+    ];
+    let run = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        for name in OF_LOADERS {
+            command.env_remove(name);
+        }
+        command.env("DEVICE_BACKEND_DISABLE", disabled).envs(variables.iter().copied());
+        text(&command.output().expect("the command starts").stdout)
+    };
+    let json: Value = serde_json::from_str(&run(&["doctor", "--json"])).expect("it is JSON");
+    let problems = json["problems"].as_array().expect("a list").iter();
+    let problems = problems.map(|problem| problem.as_str().expect("a text").to_owned());
+    // Cards of this machine may be among them.
+    (run(&["doctor"]), problems.filter(|problem| problem.contains("loaders skip it")).collect())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_finds_the_opencl_driver_that_does_not_load() {
+    let folder = folder_of_drivers(&[
+        ("a-gone.icd", "/nonexistent/libgone.so\n"),
+        ("b-text.icd", "HERE/libtext.so\n"),
+        ("c-empty.icd", "\n"),
+        ("d-no-driver.icd", "libc.so.6\n"),
+        (
+            "libtext.so",
+            "this is text, and longer than the header of a library of 64 bits is: more than 64 bytes",
+        ),
+        ("ignored.txt", "/nonexistent/libignored.so\n"),
+    ]);
+    let here = folder.path().to_str().unwrap();
+    let expected = [
+        format!(
+            "the OpenCL driver `/nonexistent/libgone.so`, which {here}/a-gone.icd names, does not open, and loaders skip \
+             it: /nonexistent/libgone.so: cannot open shared object file: No such file or directory; remove the file, if \
+             it is left of a package that was removed, or correct the path"
+        ),
+        format!(
+            "`{here}/libtext.so`, which {here}/b-text.icd names, does not open, and loaders skip it: {here}/libtext.so"
+        ),
+        format!("{here}/c-empty.icd names no OpenCL driver, and loaders skip it: it names no library"),
+        "it is no driver: it has neither of the functions `clGetExtensionFunctionAddress`".to_owned(),
+    ];
+    let (printed, problems) = diagnosed("cuda,wgpu", &[("OCL_ICD_VENDORS", here)]);
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(&expected) {
+        assert!(problem.contains(expected), "{expected} in {problem}");
+        assert!(printed.contains(problem), "{problem} in {printed}");
+    }
+    let row =
+        format!("\n  OpenCL, {here}/a-gone.icd: /nonexistent/libgone.so does not open: see the problems\n");
+    assert!(printed.contains(&row), "{printed}");
+    // The file alone, as ocl-icd takes it, and the library itself.
+    let file = format!("{here}/a-gone.icd");
+    let (_, problems) = diagnosed("cuda,wgpu", &[("OCL_ICD_VENDORS", &file)]);
+    assert!(
+        problems.len() == 1 && problems[0].contains("Khronos' loader takes folders only"),
+        "{problems:#?}"
+    );
+    let variables = [("OCL_ICD_VENDORS", "/nonexistent/a"), ("OCL_ICD_FILENAMES", "/nonexistent/b:")];
+    let (_, problems) = diagnosed("cuda,wgpu", &variables);
+    assert!(problems[0].contains("`/nonexistent/b`, which OCL_ICD_FILENAMES names"), "{problems:#?}");
+    assert!(problems[1].contains("`/nonexistent/a`, which OCL_ICD_VENDORS names"), "{problems:#?}");
+    // A driver of a backend that is off is none of this program's.
+    assert_eq!(diagnosed("cuda,opencl,wgpu", &[("OCL_ICD_VENDORS", here)]).1, Vec::<String>::new());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_says_what_a_driver_lacks() {
+    let folder = folder_of_drivers(&[
+        ("rusticl.icd", "HERE/libdriver.so\n"),
+        ("intel.icd", "HERE/libneeds.so\n"),
+        ("driver.c", "void *clGetExtensionFunctionAddress(const char *name) { (void)name; return 0; }"),
+        ("svml.c", "int svml;"),
+    ]);
+    let here = folder.path();
+    let build = |source: &str, library: &str, more: &[&str]| {
+        let mut compiler = Command::new("cc");
+        compiler.current_dir(here).args(["-shared", "-fPIC", source, "-o", library]).args(more);
+        assert!(compiler.status().expect("cc is what Rust links with").success(), "{library}");
+    };
+    build("driver.c", "libdriver.so", &[]);
+    build("svml.c", "libsvml.so", &[]);
+    build("driver.c", "libneeds.so", &["-Wl,--no-as-needed", "-L.", "-lsvml"]);
+    let here = here.to_str().unwrap();
+    let variables = [("OCL_ICD_VENDORS", here), ("LD_LIBRARY_PATH", here)];
+    let (printed, problems) = diagnosed("cuda,wgpu", &variables);
+    assert_eq!(problems, Vec::<String>::new(), "all of it is there");
+    let hint = "RUSTICL_ENABLE is not set, and without it Rusticl has no device";
+    assert!(printed.contains(&format!("rusticl.icd: {here}/libdriver.so; {hint}")), "{printed}");
+    assert!(
+        printed.contains(&format!("\n  OpenCL, {here}/intel.icd: {here}/libneeds.so opens\n")),
+        "{printed}"
+    );
+    let (printed, _) = diagnosed("cuda,wgpu", &[variables[0], variables[1], ("RUSTICL_ENABLE", "llvmpipe")]);
+    assert!(!printed.contains("is not set, and without it"), "{printed}");
+    assert!(printed.contains("\n  RUSTICL_ENABLE=llvmpipe\n"), "it is among the variables: {printed}");
+
+    let (_, problems) = diagnosed("cuda,wgpu", &variables[..1]);
+    let lacks = "libsvml.so: cannot open shared object file: No such file or directory; the Python package \
+                 intel-cmplr-lib-rt has it";
+    assert!(problems.len() == 1 && problems[0].contains(lacks), "{problems:#?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_names_the_driver_that_ends_its_process() {
+    let folder = folder_of_drivers(&[
+        ("crash.c", "#include <stdlib.h>\n__attribute__((constructor)) static void crash(void) { abort(); }"),
+        ("crash.icd", "HERE/libcrash.so"),
+    ]);
+    let arguments = ["-shared", "-fPIC", "crash.c", "-o", "libcrash.so"];
+    assert!(Command::new("cc").current_dir(folder.path()).args(arguments).status().unwrap().success());
+    // The loader opens it in the process of the doctor afterwards, where there is a loader.
+    let mut doctor = command(&["doctor"]);
+    doctor.env("DEVICE_BACKEND_DISABLE", "cuda,wgpu").env("OCL_ICD_VENDORS", folder.path());
+    let errors = text(&doctor.output().unwrap().stderr);
+    let warning = "/libcrash.so: the process that opened it ended with signal: 6";
+    assert!(errors.starts_with("warning: ") && errors.contains(warning), "{errors}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_finds_the_vulkan_driver_that_does_not_load() {
+    let folder = folder_of_drivers(&[
+        ("a.json", r#"{"file_format_version": "1.0.0", "ICD": {"library_path": "./libtext.so"}}"#),
+        (
+            "libtext.so",
+            "this is text, and longer than the header of a library of 64 bits is: more than 64 bytes",
+        ),
+        ("b.json", r#"{"ICD": {"library_path": "libgone.so.7"}}"#),
+        ("c.json", r#"{"ICD": {}}"#),
+        ("d.json", "this is text"),
+    ]);
+    let here = folder.path().to_str().unwrap();
+    let expected = [
+        "/./libtext.so: invalid ELF header",
+        "`libgone.so.7`, which",
+        "c.json names no Vulkan driver, and loaders skip it: it has no `library_path` in `ICD`",
+        "d.json names no Vulkan driver, and loaders skip it: it is not JSON",
+    ];
+    for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
+        let (_, problems) = diagnosed("cuda,opencl", &[(variable, here)]);
+        assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+        for (problem, expected) in problems.iter().zip(expected) {
+            assert!(problem.contains(expected), "{expected} in {problem}");
+        }
+    }
+    // Where nothing is named, the usual folders are searched.
+    let data = tempfile::tempdir().unwrap();
+    fs::create_dir_all(data.path().join("vulkan/icd.d")).unwrap();
+    fs::copy(folder.path().join("c.json"), data.path().join("vulkan/icd.d/c.json")).unwrap();
+    let text = data.path().to_str().unwrap();
+    let variables =
+        [("XDG_DATA_HOME", text), ("XDG_DATA_DIRS", text), ("VK_ADD_DRIVER_FILES", "/nonexistent.json")];
+    let (_, problems) = diagnosed("cuda,opencl", &variables);
+    assert!(problems[0].contains("/nonexistent.json names no Vulkan driver"), "{problems:#?}");
+    assert_eq!(
+        problems.iter().filter(|problem| problem.contains("icd.d/c.json")).count(),
+        1,
+        "{problems:#?}"
+    );
+}
+
 #[test]
 fn a_program_has_the_command_with_its_own_backend() {
     let deps = env::current_exe().unwrap();

@@ -1,6 +1,8 @@
 //! `devices doctor`: what is here, what is wrong, and what to do about it. For bug reports.
 
+mod drivers;
 mod environment;
+pub(crate) mod open;
 mod pci;
 
 use std::path::Path;
@@ -12,6 +14,7 @@ use device_registry::{DeviceList, backends, default_selection, device_list};
 use serde::Serialize;
 
 use crate::Failure;
+use crate::doctor::drivers::Driver;
 use crate::doctor::pci::Card;
 use crate::output::{GREEN, Output, RED, YELLOW, outside, styled};
 
@@ -27,6 +30,7 @@ struct Diagnosis<'a> {
     /// The file and its values, or null if it is wrong, which is a problem.
     configuration: Option<&'a ConfigReport>,
     default_selection: Option<String>,
+    drivers: &'a [Driver],
     hardware: &'a [Card],
     problems: &'a [String],
     /// What `devices --json` prints.
@@ -39,6 +43,8 @@ pub(crate) fn run(
     configuration: &Result<ConfigReport, device_config::Error>,
     output: &mut Output,
 ) -> Result<ExitCode, Failure> {
+    // First, as a driver that ends its process ends this one when its backend is listed.
+    let drivers = drivers::drivers();
     let list = device_list();
     let mut cards = pci::cards(Path::new(PCI));
     for card in &mut cards {
@@ -62,6 +68,7 @@ pub(crate) fn run(
                 .extend(device.properties().err().filter(|_| device.is_present()).map(ToString::to_string));
         }
     }
+    problems.extend(drivers.iter().filter_map(Driver::problem));
     problems.extend(cards.iter().filter_map(Card::problem));
     let groups = groups();
     let diagnosis = Diagnosis {
@@ -70,6 +77,7 @@ pub(crate) fn run(
         variables: environment::variables(),
         configuration: configuration.as_ref().ok(),
         default_selection: default.ok().flatten().map(|selection| selection.to_string()),
+        drivers: &drivers,
         hardware: &cards,
         problems: &problems,
         devices: &list,
@@ -110,6 +118,16 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
     {
         output.heading(&format!("Group {}", group.group()))?;
         output.line(format_args!("  {}", outside(group).replace('\n', "\n  ")))?;
+    }
+    output.heading("Drivers that the loaders of OpenCL and Vulkan look for")?;
+    if diagnosis.drivers.is_empty() {
+        output.line(
+            "  none was found, or no backend for them is on; other systems than Linux are not searched",
+        )?;
+    }
+    for driver in diagnosis.drivers {
+        let style = if driver.problem().is_some() { YELLOW } else { GREEN };
+        output.line(format_args!("  {}", styled(style, &outside(driver))))?;
     }
     output.heading("Hardware on PCI buses")?;
     if diagnosis.hardware.is_empty() {
