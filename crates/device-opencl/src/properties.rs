@@ -31,7 +31,10 @@ impl Facts {
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         let has = |extension: &str| extensions.split_whitespace().any(|name| name == extension);
         let queues = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).unwrap_or(0);
-        let profiles = queues & CL_QUEUE_PROFILING_ENABLE != 0;
+        // A timer without a resolution is none: Rusticl of Mesa 22.3 numbers the timestamps of each event from
+        // 0 to 3.
+        let has_timer = device.number(CL_DEVICE_PROFILING_TIMER_RESOLUTION) != Some(0);
+        let profiles = queues & CL_QUEUE_PROFILING_ENABLE != 0 && has_timer;
         let mut properties = DeviceProperties::new(name)
             .with_kind(device.kind())
             .with_timed_events(profiles)
@@ -40,9 +43,8 @@ impl Facts {
         properties.vendor = device.text(CL_DEVICE_VENDOR);
         properties.driver_version = device.text(CL_DRIVER_VERSION);
         properties.driver = properties.driver_version.as_ref().map(|version| format!("{platform} {version}"));
-        properties.total_memory = device.number(CL_DEVICE_GLOBAL_MEM_SIZE);
-        properties.largest_allocation =
-            device.number(CL_DEVICE_MAX_MEM_ALLOC_SIZE).filter(|&bytes| bytes > 0);
+        properties.total_memory = device.size(CL_DEVICE_GLOBAL_MEM_SIZE);
+        properties.largest_allocation = device.size(CL_DEVICE_MAX_MEM_ALLOC_SIZE);
         properties.uuid = has("cl_khr_device_uuid").then(|| device.uuid()).flatten();
         properties.pci = [
             ("cl_khr_pci_bus_info", Device::pci_khr as fn(&Device) -> Option<PciAddress>),
@@ -69,7 +71,7 @@ impl Facts {
         let dtypes = dtypes.into_iter().filter(|(has, _)| *has).flat_map(|(_, names)| names);
         properties.native_dtypes = Some(dtypes.map(|&name| name.to_owned()).collect());
         for (name, what, divisor) in ATTRIBUTES {
-            if let Some(number) = device.number(what) {
+            if let Some(number) = device.size(what) {
                 properties.attributes.set(name, number / divisor);
             }
         }
@@ -142,14 +144,21 @@ impl Device {
         number(&self.bytes(what).ok()?)
     }
 
+    /// A number that is 0 where the driver does not know it.
+    fn size(&self, what: cl_device_info) -> Option<u64> {
+        self.number(what).filter(|&number| number > 0)
+    }
+
+    /// The type is a set. A device that is a processor too, as a simulator that is of each type, is a
+    /// processor: selectors of GPUs do not mean it.
     fn kind(&self) -> DeviceKind {
         let bits = self.number(CL_DEVICE_TYPE).unwrap_or(0);
         let is = |kind| bits & kind != 0;
         let shares_memory = || self.number(CL_DEVICE_HOST_UNIFIED_MEMORY).unwrap_or(0) != 0;
-        if is(CL_DEVICE_TYPE_GPU) {
-            if shares_memory() { DeviceKind::IntegratedGpu } else { DeviceKind::Gpu }
-        } else if is(CL_DEVICE_TYPE_CPU) {
+        if is(CL_DEVICE_TYPE_CPU) {
             DeviceKind::Cpu
+        } else if is(CL_DEVICE_TYPE_GPU) {
+            if shares_memory() { DeviceKind::IntegratedGpu } else { DeviceKind::Gpu }
         } else if is(CL_DEVICE_TYPE_ACCELERATOR) {
             DeviceKind::Accelerator
         } else {

@@ -67,6 +67,8 @@ pub const CL_DEVICE_MEM_BASE_ADDR_ALIGN: cl_device_info = 0x1019;
 pub const CL_DEVICE_GLOBAL_MEM_CACHE_SIZE: cl_device_info = 0x101e;
 pub const CL_DEVICE_GLOBAL_MEM_SIZE: cl_device_info = 0x101f;
 pub const CL_DEVICE_LOCAL_MEM_SIZE: cl_device_info = 0x1023;
+/// In nanoseconds.
+pub const CL_DEVICE_PROFILING_TIMER_RESOLUTION: cl_device_info = 0x1025;
 pub const CL_DEVICE_AVAILABLE: cl_device_info = 0x1027;
 pub const CL_DEVICE_QUEUE_ON_HOST_PROPERTIES: cl_device_info = 0x102a;
 pub const CL_DEVICE_NAME: cl_device_info = 0x102b;

@@ -12,7 +12,7 @@ use std::thread;
 use device_conformance::{device_or_skip, process};
 use device_registry::backend::{Backend, BackendErrorKind};
 use device_registry::registry::LoadError;
-use device_registry::{DeviceError, backends, device, first_available};
+use device_registry::{AttributeValue, DeviceError, DeviceKind, backends, device, first_available};
 
 use crate::child::CHILD;
 
@@ -293,6 +293,16 @@ fn a_platform_is_chosen_by_its_name() {
 }
 
 #[test]
+fn a_device_of_every_type_is_a_processor_and_no_gpu() {
+    if standin::is_here("a_device_of_every_type_is_a_processor_and_no_gpu") {
+        // Default, processor, GPU and accelerator, as of Oclgrind.
+        standin::order("types", "15");
+        assert_eq!(device("opencl:0").unwrap().properties().unwrap().kind, DeviceKind::Cpu);
+        assert_eq!(first_available("*:gpu,cpu").unwrap().device.to_string(), "cpu");
+    }
+}
+
+#[test]
 fn a_device_of_a_real_platform_is_found_by_a_part_of_its_driver() {
     const NAME: &str = "a_device_of_a_real_platform_is_found_by_a_part_of_its_driver";
     if !is_here(NAME, &[]) {
@@ -306,6 +316,19 @@ fn a_device_of_a_real_platform_is_found_by_a_part_of_its_driver() {
         Ok(found) => assert_eq!(found, first.resolve(), "{driver}"),
         // A machine may have several devices of one platform.
         Err(error) => expect(&error.to_string(), &["devices of `opencl`; write", &driver]),
+    }
+}
+
+#[test]
+fn an_attribute_of_0_is_unknown() {
+    if standin::is_here("an_attribute_of_0_is_unknown") {
+        let [known, unknown] =
+            ["opencl:0", "opencl:1"].map(|name| device(name).unwrap().properties().unwrap().attributes);
+        for (name, number) in [("clock_mhz", 1500), ("cache_bytes", 1 << 18), ("memory_alignment_bytes", 128)]
+        {
+            assert_eq!(known.get(name), Some(&AttributeValue::Integer(number)), "{name}");
+            assert_eq!(unknown.get(name), None, "{name}");
+        }
     }
 }
 

@@ -707,6 +707,35 @@ fn a_queue_without_times_says_so_when_one_is_asked_for() {
 }
 
 #[test]
+fn a_timer_without_a_resolution_is_no_timer() {
+    if !standin::is_here("a_timer_without_a_resolution_is_no_timer") {
+        return;
+    }
+    standin::order("resolution", "0");
+    let device = device("opencl").unwrap();
+    assert!(!device.properties().unwrap().timed_events);
+    let timed = device.create_stream().unwrap().record_with(&EventOptions::new().timed());
+    assert_eq!(error_kind(timed), Some(BackendErrorKind::Unsupported));
+}
+
+#[test]
+fn timestamps_that_are_numbers_of_states_are_an_error_and_no_duration() {
+    if !standin::is_here("timestamps_that_are_numbers_of_states_are_an_error_and_no_duration") {
+        return;
+    }
+    let stream = device("opencl").unwrap().create_stream().unwrap();
+    let [start, end] = [(); 2].map(|()| stream.record_with(&EventOptions::new().timed()).unwrap());
+    end.elapsed_since(&start).unwrap();
+    standin::order("times", "none");
+    let error = end.elapsed_since(&start).unwrap_err();
+    assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported), "{error}");
+    assert!(
+        error.to_string().contains("the driver has no timestamps: the one of this event is 3 ns"),
+        "{error}"
+    );
+}
+
+#[test]
 fn events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere() {
     if !standin::is_here("events_are_waited_for_in_the_queue_within_a_device_and_by_the_host_elsewhere") {
         return;

@@ -14,14 +14,24 @@
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
 //! - `finishes`, `tells`: `clFinish` returns the failures of commands too, one in each call, as NVIDIA's
 //!   driver may.
+//! - `keeps`, `clFinish,blocking`: a queue keeps the failure of its last command until it gets another one that
+//!   does not block. These return it until then, as with Rusticl: `clFinish`, and commands that block.
+//! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's driver
+//!   for processors. `clWaitForEvents` fails, and callbacks get the failure.
 //! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread,
 //!   one after another; the call of another command waits for them. For `clSetEventCallback`, how much later
 //!   it calls back.
 //! - `holds`, `clSetEventCallback`: no event calls back until the order is taken back.
+//! - `locks`, `Alpha 1`: the events of these devices call back under a lock of their driver, as with Rusticl of
+//!   Mesa 22.3. Functions that look at an event of the device take it too.
+//! - `stalls`, `Alpha 1`: these drivers stay in the callback, with their lock, until the order is taken back.
 //! - `releases`, `clSetEventCallback`: an event calls back, on a thread and with the status of a success,
 //!   while its first reference is released.
 //! - `unavailable`: no device can be used now.
 //! - `queues`, `0`: what their queues can do, 2 being times.
+//! - `resolution`, `0`: of their timers, in nanoseconds.
+//! - `times`, `none`: the times of each event are 0, 1, 2 and 3.
+//! - `types`, `15`: the types of all devices, as a set of bits.
 //! - `reports`: a context reports something when it is made.
 //!
 //! Compiled with `without = "clEnqueueFillBuffer"` it does not have this function, as loaders of OpenCL 1.1;
@@ -34,7 +44,7 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,10 +71,7 @@ struct Platform {
 
 static PLATFORMS: [Platform; 5] = [
     Platform { name: "Nothing", devices: &[] },
-    Platform {
-        name: "Empty",
-        devices: &[Device { name: "Empty 1", extensions: "", facts: &[] }],
-    },
+    Platform { name: "Empty", devices: &[Device { name: "Empty 1", extensions: "", facts: &[] }] },
     Platform {
         name: "Zeta",
         devices: &[Device {
@@ -83,12 +90,22 @@ static PLATFORMS: [Platform; 5] = [
                 facts: &[
                     (0x106a, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]),
                     (0x410f, &[0, 0, 0, 0, 0x3b, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+                    (0x100c, &[0xdc, 5, 0, 0]),
+                    (0x101e, &[0, 0, 4, 0, 0, 0, 0, 0]),
+                    (0x1019, &[0, 4, 0, 0]),
                 ],
             },
             Device {
                 name: "Alpha 2",
                 extensions: "cl_nv_device_attribute_query",
-                facts: &[(0x4008, &[0x3c, 0, 0, 0]), (0x4009, &[0, 0, 0, 0])],
+                facts: &[
+                    (0x4008, &[0x3c, 0, 0, 0]),
+                    (0x4009, &[0, 0, 0, 0]),
+                    // It does not know its clock, its cache and its alignment.
+                    (0x100c, &[0, 0, 0, 0]),
+                    (0x101e, &[0, 0, 0, 0, 0, 0, 0, 0]),
+                    (0x1019, &[0, 0, 0, 0]),
+                ],
             },
         ],
     },
@@ -120,6 +137,11 @@ fn status(what: &str, function: &str) -> i32 {
 
 fn refusal(function: &str) -> i32 {
     status("refuses", function)
+}
+
+/// Whether an order names this.
+fn names(what: &str, name: &str) -> bool {
+    ordered(what).is_some_and(|names| names.split(',').any(|named| named == name))
 }
 
 fn platforms() -> Vec<&'static Platform> {
@@ -232,7 +254,8 @@ unsafe extern "system" fn clGetDeviceInfo(
 ) -> i32 {
     let device = unsafe { &*device };
     let value = match what {
-        0x1000 => 4_u64.to_ne_bytes().into(),
+        0x1000 => ordered("types").map_or(4_u64, |bits| bits.parse().unwrap()).to_ne_bytes().into(),
+        0x1025 => ordered("resolution").map_or(1_usize, |ns| ns.parse().unwrap()).to_ne_bytes().into(),
         0x1010 => (1_u64 << 28).to_ne_bytes().into(),
         0x101f => (1_u64 << 30).to_ne_bytes().into(),
         0x1027 => u32::from(ordered("unavailable").is_none()).to_ne_bytes().into(),
@@ -274,7 +297,7 @@ unsafe fn unboxed<T>(object: *mut T) {
     drop(unsafe { Box::from_raw(object) });
 }
 
-/// Contexts and queues: an address, and that they are there.
+/// Contexts: an address, and that they are there.
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clCreateContext(
     _properties: *const isize,
@@ -299,11 +322,28 @@ unsafe extern "system" fn clReleaseContext(context: *mut u64) -> i32 {
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clCreateCommandQueue(
     _context: *mut c_void,
-    _device: *const Device,
+    device: *const Device,
     _properties: u64,
     status: *mut i32,
 ) -> *mut c_void {
-    unsafe { made("clCreateCommandQueue", status, || boxed(0_u64)) }
+    unsafe { made("clCreateCommandQueue", status, || boxed(Queue::new(device))) }
+}
+
+struct Queue {
+    device: &'static Device,
+    /// Of its last command that did not block, or 0.
+    failure: AtomicI32,
+}
+
+impl Queue {
+    fn new(device: *const Device) -> Self {
+        Self { device: unsafe { &*device }, failure: AtomicI32::new(0) }
+    }
+
+    /// The failure that this function returns in place of its own.
+    fn kept(&self, function: &str) -> i32 {
+        if names("keeps", function) { self.failure.load(Ordering::SeqCst) } else { 0 }
+    }
 }
 
 /// The properties of the queues that were made with some, as lists of numbers.
@@ -319,17 +359,17 @@ extern "C" fn standin_queue_with(property: u64, value: u64) -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clCreateCommandQueueWithProperties(
     _context: *mut c_void,
-    _device: *const Device,
+    device: *const Device,
     properties: *const u64,
     status: *mut i32,
 ) -> *mut c_void {
     let list = (0..).map(|place| unsafe { *properties.add(place) }).take_while(|&number| number != 0);
     QUEUES.lock().unwrap().push(list.collect());
-    unsafe { made("clCreateCommandQueueWithProperties", status, || boxed(0_u64)) }
+    unsafe { made("clCreateCommandQueueWithProperties", status, || boxed(Queue::new(device))) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "system" fn clReleaseCommandQueue(queue: *mut u64) -> i32 {
+unsafe extern "system" fn clReleaseCommandQueue(queue: *mut Queue) -> i32 {
     unsafe { unboxed(queue) };
     refusal("clReleaseCommandQueue")
 }
@@ -349,8 +389,12 @@ extern "C" fn standin_flushes() -> usize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "system" fn clFinish(_queue: *mut c_void) -> i32 {
+unsafe extern "system" fn clFinish(queue: *mut Queue) -> i32 {
     wait_for_delayed();
+    let kept = unsafe { &*queue }.kept("clFinish");
+    if kept != 0 {
+        return kept;
+    }
     let failure = FAILURES.lock().unwrap().pop();
     match failure.filter(|_| ordered("finishes").is_some()) {
         Some(status) => status,
@@ -382,16 +426,35 @@ unsafe extern "system" fn clReleaseMemObject(buffer: *mut Buffer) -> i32 {
 }
 
 struct Event {
+    device: &'static Device,
     /// 1 is running.
     status: AtomicI32,
     time: u64,
     references: AtomicI32,
 }
 
-/// Nanoseconds since the first event.
+impl Device {
+    /// The lock of its driver, if that calls back under it.
+    fn lock(&self) -> Option<MutexGuard<'static, ()>> {
+        static LOCKS: Mutex<BTreeMap<&str, &Mutex<()>>> = Mutex::new(BTreeMap::new());
+        if !names("locks", self.name) {
+            return None;
+        }
+        let lock = *LOCKS.lock().unwrap().entry(self.name).or_insert_with(|| Box::leak(Box::default()));
+        Some(lock.lock().unwrap())
+    }
+
+    unsafe fn call_back(&self, callback: Callback, event: *mut Event, status: i32, user_data: *mut c_void) {
+        let _lock = self.lock();
+        unsafe { callback(event.cast(), status, user_data) };
+        wait_until(|| !names("stalls", self.name));
+    }
+}
+
+/// Nanoseconds since a second before the first event.
 fn now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64
+    1_000_000_000 + START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
 /// How many commands there were that take a while, and how many of them are done, one after another.
@@ -429,14 +492,26 @@ fn delay(function: &str) -> Duration {
 }
 
 /// Does a command at once, unless it is to fail or to take a while, and makes its event.
-unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 'static) -> i32 {
-    let refusal = refusal(function);
-    if refusal != 0 {
-        return refusal;
+unsafe fn command(
+    queue: *const Queue,
+    blocking: u32,
+    function: &str,
+    event: *mut *mut c_void,
+    run: impl FnOnce() + 'static,
+) -> i32 {
+    let queue = unsafe { &*queue };
+    let kept = if blocking == 0 { 0 } else { queue.kept("blocking") };
+    for refusal in [refusal(function), kept] {
+        if refusal != 0 {
+            return refusal;
+        }
     }
     let (status, delay) = (status("fails", function), delay(function));
     if status != 0 {
         FAILURES.lock().unwrap().push(status);
+    }
+    if status != 0 || blocking == 0 {
+        queue.failure.store(status, Ordering::SeqCst);
     }
     // Maps have a queue of their own.
     if delay.is_zero() && !function.contains("Map") {
@@ -448,7 +523,12 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 
         }
     };
     let made = |status, references| {
-        boxed(Event { status: AtomicI32::new(status), time: now(), references: AtomicI32::new(references) })
+        boxed(Event {
+            device: queue.device,
+            status: AtomicI32::new(status),
+            time: now(),
+            references: AtomicI32::new(references),
+        })
     };
     if delay.is_zero() {
         run();
@@ -477,7 +557,7 @@ unsafe fn command(function: &str, event: *mut *mut c_void, run: impl FnOnce() + 
 #[cfg(not(without = "clEnqueueFillBuffer"))]
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueFillBuffer(
-    _queue: *mut c_void,
+    queue: *const Queue,
     buffer: *mut Buffer,
     pattern: *const u8,
     pattern_len: usize,
@@ -489,7 +569,7 @@ unsafe extern "system" fn clEnqueueFillBuffer(
 ) -> i32 {
     unsafe {
         let pattern = slice::from_raw_parts(pattern, pattern_len).to_vec();
-        command("clEnqueueFillBuffer", event, move || {
+        command(queue, 0, "clEnqueueFillBuffer", event, move || {
             let bytes = &mut (&mut *buffer)[offset..offset + len];
             bytes.chunks_mut(pattern_len).for_each(|chunk| chunk.copy_from_slice(&pattern));
         })
@@ -498,9 +578,9 @@ unsafe extern "system" fn clEnqueueFillBuffer(
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueWriteBuffer(
-    _queue: *mut c_void,
+    queue: *const Queue,
     buffer: *mut Buffer,
-    _blocking: u32,
+    blocking: u32,
     offset: usize,
     len: usize,
     from: *const u8,
@@ -509,7 +589,7 @@ unsafe extern "system" fn clEnqueueWriteBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueWriteBuffer", event, move || {
+        command(queue, blocking, "clEnqueueWriteBuffer", event, move || {
             (&mut *buffer)[offset..offset + len].copy_from_slice(slice::from_raw_parts(from, len));
         })
     }
@@ -517,9 +597,9 @@ unsafe extern "system" fn clEnqueueWriteBuffer(
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueReadBuffer(
-    _queue: *mut c_void,
+    queue: *const Queue,
     buffer: *mut Buffer,
-    _blocking: u32,
+    blocking: u32,
     offset: usize,
     len: usize,
     to: *mut u8,
@@ -528,7 +608,7 @@ unsafe extern "system" fn clEnqueueReadBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueReadBuffer", event, move || {
+        command(queue, blocking, "clEnqueueReadBuffer", event, move || {
             slice::from_raw_parts_mut(to, len).copy_from_slice(&(&*buffer)[offset..offset + len]);
         })
     }
@@ -536,7 +616,7 @@ unsafe extern "system" fn clEnqueueReadBuffer(
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueCopyBuffer(
-    _queue: *mut c_void,
+    queue: *const Queue,
     from: *mut Buffer,
     to: *mut Buffer,
     from_offset: usize,
@@ -547,7 +627,7 @@ unsafe extern "system" fn clEnqueueCopyBuffer(
     event: *mut *mut c_void,
 ) -> i32 {
     unsafe {
-        command("clEnqueueCopyBuffer", event, move || {
+        command(queue, 0, "clEnqueueCopyBuffer", event, move || {
             let bytes = (&*from)[from_offset..from_offset + len].to_vec();
             (&mut *to)[to_offset..to_offset + len].copy_from_slice(&bytes);
         })
@@ -556,29 +636,29 @@ unsafe extern "system" fn clEnqueueCopyBuffer(
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueMarkerWithWaitList(
-    _queue: *mut c_void,
+    queue: *const Queue,
     _count: u32,
     _events: *const *mut c_void,
     event: *mut *mut c_void,
 ) -> i32 {
-    unsafe { command("clEnqueueMarkerWithWaitList", event, || ()) }
+    unsafe { command(queue, 0, "clEnqueueMarkerWithWaitList", event, || ()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueBarrierWithWaitList(
-    _queue: *mut c_void,
+    queue: *const Queue,
     _count: u32,
     _events: *const *mut c_void,
     event: *mut *mut c_void,
 ) -> i32 {
-    unsafe { command("clEnqueueBarrierWithWaitList", event, || ()) }
+    unsafe { command(queue, 0, "clEnqueueBarrierWithWaitList", event, || ()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueMapBuffer(
-    _queue: *mut c_void,
+    queue: *const Queue,
     buffer: *mut Buffer,
-    _blocking: u32,
+    blocking: u32,
     _access: u64,
     offset: usize,
     _len: usize,
@@ -588,32 +668,36 @@ unsafe extern "system" fn clEnqueueMapBuffer(
     status: *mut i32,
 ) -> *mut c_void {
     unsafe {
-        *status = command("clEnqueueMapBuffer", event, || ());
+        *status = command(queue, blocking, "clEnqueueMapBuffer", event, || ());
         (&mut *buffer).as_mut_ptr().add(offset).cast()
     }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clEnqueueUnmapMemObject(
-    _queue: *mut c_void,
+    queue: *const Queue,
     _buffer: *mut Buffer,
     _start: *mut c_void,
     _count: u32,
     _events: *const *mut c_void,
     event: *mut *mut c_void,
 ) -> i32 {
-    unsafe { command("clEnqueueUnmapMemObject", event, || ()) }
+    unsafe { command(queue, 0, "clEnqueueUnmapMemObject", event, || ()) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clGetEventProfilingInfo(
     event: *const Event,
-    _what: u32,
+    what: u32,
     size: usize,
     to: *mut c_void,
     size_out: *mut usize,
 ) -> i32 {
-    unsafe { answer(&(*event).time.to_ne_bytes(), size, to, size_out) }
+    let time = match ordered("times") {
+        Some(_) => u64::from(what - 0x1280),
+        None => unsafe { (*event).time },
+    };
+    unsafe { answer(&time.to_ne_bytes(), size, to, size_out) }
 }
 
 #[unsafe(no_mangle)]
@@ -624,7 +708,10 @@ unsafe extern "system" fn clGetEventInfo(
     to: *mut c_void,
     size_out: *mut usize,
 ) -> i32 {
-    unsafe { answer(&(*event).status.load(Ordering::SeqCst).to_ne_bytes(), size, to, size_out) }
+    let _lock = unsafe { (*event).device.lock() };
+    let status = unsafe { (*event).status.load(Ordering::SeqCst) };
+    let status = if ordered("hides").is_some() { status.max(0) } else { status };
+    unsafe { answer(&status.to_ne_bytes(), size, to, size_out) }
 }
 
 #[unsafe(no_mangle)]
@@ -636,6 +723,7 @@ unsafe extern "system" fn clWaitForEvents(count: u32, events: *const *const Even
     let events = unsafe { slice::from_raw_parts(events, count as usize) };
     let status = |event: &*const Event| unsafe { (**event).status.load(Ordering::SeqCst) };
     wait_until(|| events.iter().all(|event| status(event) <= 0));
+    let _lock = events.first().and_then(|event| unsafe { (**event).device.lock() });
     if events.iter().any(|event| status(event) < 0) { -14 } else { 0 }
 }
 
@@ -651,7 +739,7 @@ unsafe extern "system" fn clReleaseEvent(event: *mut Event) -> i32 {
         let sent = Sent((callback, event, user_data as *mut c_void));
         let called = thread::spawn(move || unsafe {
             let (callback, event, user_data) = sent.get();
-            callback(event.cast(), 0, user_data);
+            (*event).device.call_back(callback, event, 0, user_data);
         });
         called.join().unwrap();
     }
@@ -672,7 +760,7 @@ unsafe extern "system" fn clSetEventCallback(
     if refusal == 0 && ordered("releases").is_some() {
         CALLBACKS.lock().unwrap().insert(event.addr(), (callback, user_data as usize));
     } else if refusal == 0 {
-        let status = unsafe { (*event).status.load(Ordering::SeqCst) };
+        let (status, device) = unsafe { ((*event).status.load(Ordering::SeqCst), (*event).device) };
         if status > 0 {
             unsafe { clRetainEvent(event) };
         }
@@ -688,7 +776,7 @@ unsafe extern "system" fn clSetEventCallback(
             }
             thread::sleep(delay);
             wait_until(|| ordered("holds").is_none());
-            callback(event.cast(), outcome, user_data);
+            device.call_back(callback, event, outcome, user_data);
         });
     }
     refusal

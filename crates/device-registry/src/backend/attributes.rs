@@ -6,7 +6,8 @@ use std::fmt;
 ///
 /// A fact that every kind of device could have is a field of
 /// [`DeviceProperties`](crate::DeviceProperties); the README of a backend lists its attributes. A number is
-/// in the unit that ends its name, such as `_bytes` or `_mhz`, or counts something.
+/// in the unit that ends its name, such as `_bytes` or `_mhz`, or counts something. What a backend does not
+/// know it leaves out: 0 is no word for *unknown*.
 ///
 /// ```
 /// use device_registry::{AttributeValue, DeviceProperties};
