@@ -1,11 +1,12 @@
 //! The commands of one queue that may not be done, and the errors of those that failed.
 //!
-//! `clFinish` waits for commands and does not return their errors; only their events have them. So this keeps
-//! each command's event until the command is done, and queries it then. The queue is in order: when a command
-//! is done, all before it are.
+//! `clFinish` waits for commands, and drivers differ in whether it returns their errors; their events have them.
+//! So this keeps each command's event until the command is done, and queries it then. The queue is in order:
+//! when a command is done, all before it are.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::ptr;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -15,23 +16,46 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::OpenClError;
 use crate::event;
 use crate::handle::Handle;
-use crate::reads::QueuedRead;
-use crate::sys::CL_COMPLETE;
+use crate::reads::{self, QueuedRead};
+
+/// Enqueues a marker, and returns its event.
+pub(crate) fn mark(queue: &Handle) -> Result<Handle, OpenClError> {
+    // SAFETY: the queue is valid, and a length of 0 goes with the null list of events. The call writes the
+    // marker's event to the place, with one reference.
+    unsafe {
+        Handle::event_of(queue.functions(), |cl, event| {
+            cl.clEnqueueMarkerWithWaitList(queue.get(), 0, ptr::null(), event)
+        })
+    }
+}
 
 /// Waits until all commands of a queue are done. `failed` returns how many of them are known to have failed.
+/// Returns a failure that is none of theirs: a kernel's command has it.
 ///
-/// NVIDIA's driver sometimes returns a command's error here too, and the call after that waits. So as many
-/// errors as commands that failed are theirs. The next one is the call's own.
-pub(crate) fn finish(queue: &Handle, failed: impl Fn() -> usize) -> Result<(), OpenClError> {
-    let mut errors = 0;
-    loop {
-        // SAFETY: the queue is valid.
-        let Err(error) = (unsafe { queue.functions().clFinish(queue.get()) }) else { return Ok(()) };
+/// What `clFinish` returns after a command that has failed depends on the driver:
+///
+/// - a success;
+/// - the failure, in one call for each. The call after that waits. NVIDIA's driver does so at times;
+/// - the failure, in each call until another command is enqueued, which must not block. So does Rusticl of Mesa
+///   25.0. In 26.2 the call succeeds, and commands that block are refused until then.
+///
+/// So an error is a command's, unless there is one more behind a marker than commands that have failed and a
+/// kernel's. And a queue whose command has failed gets a marker.
+pub(crate) fn finish(queue: &Handle, failed: impl Fn() -> usize) -> Result<Option<OpenClError>, OpenClError> {
+    let (mut errors, mut first) = (0, None);
+    // SAFETY: the queue is valid.
+    while let Err(error) = unsafe { queue.functions().clFinish(queue.get()) } {
         errors += 1;
-        if errors > failed() {
+        if errors > failed() + 1 || mark(queue).is_err() {
             return Err(error);
         }
+        first = first.or(Some(error));
     }
+    let failed = failed();
+    if errors == 0 && failed > 0 {
+        mark(queue)?;
+    }
+    Ok(first.filter(|_| errors > failed))
 }
 
 #[derive(Default)]
@@ -60,29 +84,47 @@ struct State {
 
 struct Command {
     number: u64,
-    /// The function that enqueued it, for its error.
-    call: &'static str,
-    /// Of a read, whose completion reports an error to the stream.
-    read: Option<(Weak<QueuedRead>, CompletionWatch)>,
+    work: Work,
     /// Shared with the stream's event, if the command is the marker of one.
     event: Arc<Handle>,
+}
+
+enum Work {
+    /// None of its own: what has failed is before it.
+    Marker,
+    /// Of this function, for its error.
+    Call(&'static str),
+    /// Its completion reports an error to the stream.
+    Read(Arc<QueuedRead>, CompletionWatch),
+}
+
+impl Command {
+    /// `None` while the command is not over.
+    fn outcome(&self) -> Option<Result<(), OpenClError>> {
+        match &self.work {
+            Work::Marker => event::marker_outcome(&self.event),
+            Work::Call(call) => event::outcome(call, &self.event),
+            // What its thread has found is not looked up again.
+            Work::Read(read, _) => read.outcome().or_else(|| event::outcome(reads::CALL, &self.event)),
+        }
+    }
 }
 
 impl Commands {
     /// Adds a command that was enqueued, by its event. Returns its number.
     pub(crate) fn add(&self, call: &'static str, event: Arc<Handle>) -> u64 {
-        self.lock().add(call, event, None)
+        self.lock().add(Work::Call(call), event)
     }
 
     /// Adds a read. Its completion reports its failure to the stream.
-    pub(crate) fn add_read(&self, event: Arc<Handle>, read: Weak<QueuedRead>, completion: CompletionWatch) {
-        self.lock().add("clEnqueueReadBuffer", event, Some((read, completion)));
+    pub(crate) fn add_read(&self, event: Arc<Handle>, read: Arc<QueuedRead>, completion: CompletionWatch) {
+        self.lock().add(Work::Read(read, completion), event);
     }
 
     /// Adds the marker of an event, which [removes](Self::forget) its number when it is dropped.
     pub(crate) fn add_event(&self, event: Arc<Handle>) -> u64 {
         let mut state = self.lock();
-        let number = state.add("a marker", event, None);
+        let number = state.add(Work::Marker, event);
         state.read_failures.retain(|(_, completion)| !completion.is_finished());
         let of_a_read = state.read_failures.first().map(|(error, _)| error);
         let failure = state.failure.as_ref().or(of_a_read).cloned();
@@ -108,16 +150,19 @@ impl Commands {
     /// Waits until all commands of the queue are done. Returns the unreported failure.
     pub(crate) fn finish(&self, queue: &Handle) -> Result<(), BackendError> {
         let number = self.submitted();
-        finish(queue, || {
+        let failed = || {
             let mut state = self.lock();
             state.collect();
             state.failed
-        })
-        .map_err(OpenClError::own)?;
+        };
+        let unknown = finish(queue, failed).map_err(OpenClError::own)?;
         loop {
             let mut state = self.lock();
             state.collect();
             state.failed = 0;
+            if let Some(error) = unknown {
+                state.failure.get_or_insert_with(|| error.own());
+            }
             // Each read ends on another thread, as that runs the wakers of tasks.
             if state.failed_reads_have_ended() {
                 state.done = state.done.max(number);
@@ -139,7 +184,7 @@ impl Commands {
         let last = state.unfinished.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let (number, event) = (state.submitted, mark()?);
-            state.unfinished.push_back(Command { number, call: "a marker", read: None, event });
+            state.unfinished.push_back(Command { number, work: Work::Marker, event });
             state.collect();
         }
         state.report()?;
@@ -153,22 +198,24 @@ impl Commands {
         state.events.get(&number).cloned().flatten().map_or(Ok(()), Err)
     }
 
+    /// Hands over the reads that have failed, unless another thread looks at the commands now.
+    pub(crate) fn look(&self) {
+        if let Some(mut state) = self.0.try_lock() {
+            state.collect();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
 }
 
 impl State {
-    fn add(
-        &mut self,
-        call: &'static str,
-        event: Arc<Handle>,
-        read: Option<(Weak<QueuedRead>, CompletionWatch)>,
-    ) -> u64 {
+    fn add(&mut self, work: Work, event: Arc<Handle>) -> u64 {
         // Keeps the list short in a stream that no thread waits for.
         self.collect();
         self.submitted += 1;
-        self.unfinished.push_back(Command { number: self.submitted, call, read, event });
+        self.unfinished.push_back(Command { number: self.submitted, work, event });
         self.submitted
     }
 
@@ -181,23 +228,20 @@ impl State {
 
     /// Removes the commands that are done.
     fn collect(&mut self) {
-        while let Some(oldest) = self.unfinished.front() {
-            let outcome = match event::status(&oldest.event) {
-                Ok(status) if status > CL_COMPLETE => return,
-                status => status.and_then(|status| event::outcome(oldest.call, status)),
-            };
-            // A callback looks at the event, as long as there is one, so this drops it once the read has the
-            // failure.
-            let Some(Command { number, read, event: _event, .. }) = self.unfinished.pop_front() else {
-                return;
-            };
+        while let Some(outcome) = self.unfinished.front().and_then(Command::outcome) {
+            // The thread of the reads looks at the event, as long as there is one, so this drops it once the
+            // read has the failure.
+            let Some(Command { number, work, event: _event }) = self.unfinished.pop_front() else { return };
             self.done = self.done.max(number);
-            if let Err(error) = outcome {
-                if let Some(read) = read.as_ref().and_then(|(read, _)| read.upgrade()) {
+            let Err(error) = outcome else { continue };
+            let completion = match work {
+                Work::Read(read, completion) => {
                     read.fail(error);
+                    Some(completion)
                 }
-                self.fail(number, error.own(), read.map(|(_, completion)| completion));
-            }
+                Work::Marker | Work::Call(_) => None,
+            };
+            self.fail(number, error.own(), completion);
         }
     }
 

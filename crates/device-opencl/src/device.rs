@@ -22,7 +22,7 @@ use crate::handles;
 use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
-use crate::reads;
+use crate::reads::Reads;
 use crate::stream::OpenClQueue;
 use crate::sys::*;
 
@@ -47,14 +47,16 @@ pub(crate) struct OpenClDriver {
     idle: Mutex<Vec<Handle>>,
     /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
+    /// Those of all streams.
+    reads: Arc<Reads>,
     faults: Faults,
 }
 
 impl OpenClDriver {
     pub(crate) fn new(context: Context, facts: &Facts, faults: Faults) -> Self {
         let native = Arc::new(OpenClDevice::new(context));
-        let (idle, mapping) = Default::default();
-        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping, faults }
+        let (idle, mapping, reads) = Default::default();
+        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping, reads, faults }
     }
 
     fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {
@@ -118,7 +120,8 @@ impl OpenClDriver {
     }
 
     /// Enqueues a command to this queue by `enqueue`, which calls `call`, waits for it, and keeps the queue
-    /// for the next blocking call.
+    /// for the next blocking call. A queue whose command has failed is not kept: some drivers refuse the next
+    /// command that blocks.
     ///
     /// # Safety
     ///
@@ -136,15 +139,16 @@ impl OpenClDriver {
         // SAFETY: the caller promises that the command's event is in the place, with one reference.
         let event = unsafe { Handle::event_of(functions, |cl, event| enqueue(cl, queue.get(), event)) };
         let done = event.and_then(|event| event::wait(call, &event));
+        let Err(error) = done else {
+            self.idle.lock().push(queue);
+            return Ok(());
+        };
         // After a failure too, no command may touch the caller's bytes when this returns.
-        if done.is_err()
-            && let Err(error) = commands::finish(&queue, || 1)
-        {
+        if let Err(error) = commands::finish(&queue, || 1) {
             let message = "a command on memory of the caller failed, and waiting for its queue failed too";
             return Err(BackendError::lost(message).with_source(error.own()));
         }
-        self.idle.lock().push(queue);
-        done.map_err(|error| error.own_of(len))
+        Err(error.own_of(len))
     }
 
     /// The error of an allocation. It names the largest possible one where the length is beyond that.
@@ -163,7 +167,7 @@ impl OpenClDriver {
         self.native.lock().take();
         let (idle, mapping) = (std::mem::take(&mut *self.idle.lock()), self.mapping.lock().take());
         drop((idle, mapping));
-        reads::release_events();
+        self.reads.close();
     }
 
     /// The flag that says where memory lies.
@@ -297,7 +301,7 @@ impl DeviceDriver for OpenClDriver {
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let queue = self.queue(options.priority)?;
-        Ok(Box::new(OpenClQueue::new(queue, self.device()?.shared_context(), &self.faults)))
+        Ok(Box::new(OpenClQueue::new(queue, self.device()?.shared_context(), &self.reads, &self.faults)))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
@@ -308,6 +312,10 @@ impl DeviceDriver for OpenClDriver {
         };
         drop(mapping);
         let pinned = PinnedMemory::map(self.device()?.shared_context(), queue, len);
+        if pinned.is_err() {
+            // As in `block_in`.
+            self.mapping.lock().take();
+        }
         pinned.map(PinnedMemory::into_host_buffer).map_err(|error| self.too_large(error, len))
     }
 

@@ -61,16 +61,10 @@ impl OpenClEvent {
 
 impl EventDriver for OpenClEvent {
     fn query(&self) -> Result<bool, BackendError> {
-        match status(&self.marker) {
-            Ok(status) if status > CL_COMPLETE => Ok(false),
-            // A failure before the marker comes first, because it may be the only reason why the marker
-            // failed.
-            reached => self
-                .commands
-                .outcome_before(self.number)
-                .and(reached.and_then(|status| outcome("a marker", status)).map_err(OpenClError::own))
-                .map(|()| true),
-        }
+        let Some(outcome) = marker_outcome(&self.marker) else { return Ok(false) };
+        // A failure before the marker comes first, because it may be the only reason why the marker failed.
+        self.commands.outcome_before(self.number)?;
+        outcome.map(|()| true).map_err(OpenClError::own)
     }
 
     /// A queue is in order: when its marker is over, all work before it is over.
@@ -80,7 +74,7 @@ impl EventDriver for OpenClEvent {
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        let waited = wait("clWaitForEvents", &self.marker);
+        let waited = wait(MARKER, &self.marker);
         self.commands.outcome_before(self.number)?;
         waited.map_err(OpenClError::own)
     }
@@ -111,22 +105,49 @@ pub(crate) fn status(event: &Handle) -> Result<cl_int, OpenClError> {
     Ok(status)
 }
 
-/// Waits for an event's command, which the function `call` enqueued. The error is the command's own.
-pub(crate) fn wait(call: &'static str, event: &Handle) -> Result<(), OpenClError> {
-    match status(event)? {
-        status if status > CL_COMPLETE => {}
-        status => return outcome(call, status),
-    }
-    // This result only says that a command has failed.
-    // SAFETY: the list has one event, which is valid.
-    let waited = unsafe { event.functions().clWaitForEvents(1, &event.get()) };
-    match status(event)? {
-        status if status > CL_COMPLETE => waited,
-        status => outcome(call, status),
+/// The name of a marker in errors.
+const MARKER: &str = "a marker";
+
+/// The outcome of an event's command, which the function `call` enqueued; `None` while it is not over.
+///
+/// On Intel's driver for processors the status of a command that waited for an event that has failed is that of
+/// a success, and only a wait for it fails. So this waits too, for a command that is over.
+pub(crate) fn outcome(call: &'static str, event: &Handle) -> Option<Result<(), OpenClError>> {
+    let outcome = outcome_by_status(call, event)?;
+    Some(outcome.and_then(|()| wait_only(call, event)))
+}
+
+/// The outcome of a marker, which waits for no event of another queue; `None` while it is not over.
+pub(crate) fn marker_outcome(marker: &Handle) -> Option<Result<(), OpenClError>> {
+    outcome_by_status(MARKER, marker)
+}
+
+fn outcome_by_status(call: &'static str, event: &Handle) -> Option<Result<(), OpenClError>> {
+    match status(event) {
+        Ok(status) if status > CL_COMPLETE => None,
+        status => Some(status.and_then(|status| check(call, status))),
     }
 }
 
-/// The outcome of a command that is over, and that the function `call` enqueued.
-pub(crate) fn outcome(call: &'static str, status: cl_int) -> Result<(), OpenClError> {
+/// Waits for an event's command, which the function `call` enqueued. The error is the command's own, by the
+/// status or else by the wait.
+pub(crate) fn wait(call: &'static str, event: &Handle) -> Result<(), OpenClError> {
+    let waited = wait_only(call, event);
+    check(call, status(event)?)?;
+    waited
+}
+
+fn wait_only(call: &'static str, event: &Handle) -> Result<(), OpenClError> {
+    // SAFETY: the list has one event, which is valid.
+    let waited = unsafe { event.functions().clWaitForEvents(1, &event.get()) };
+    waited.map_err(|error| match error.status() {
+        // This says that the command has failed, and not the wait.
+        Some(status @ CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) => OpenClError::new(call, status),
+        _ => error,
+    })
+}
+
+/// Fails with the status of a command that has failed, and that the function `call` enqueued.
+pub(crate) fn check(call: &'static str, status: cl_int) -> Result<(), OpenClError> {
     if status < CL_COMPLETE { Err(OpenClError::new(call, status)) } else { Ok(()) }
 }

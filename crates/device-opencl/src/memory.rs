@@ -8,6 +8,7 @@ use device_registry::backend::{BackendError, BackendErrorKind, HostBuffer, Memor
 
 use crate::context::Context;
 use crate::error::OpenClError;
+use crate::event;
 use crate::handle::Handle;
 use crate::handles;
 use crate::sys::*;
@@ -125,7 +126,8 @@ impl PinnedMemory {
                 Ok(())
             })
         };
-        drop(mapped.map_err(failed)?);
+        // A call that blocks may succeed although its command has failed.
+        mapped.and_then(|event| event::wait("clEnqueueMapBuffer", &event)).map_err(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| {
             BackendError::out_of_memory(len as u64, None)
                 .with_source("`clEnqueueMapBuffer` returned the address 0")

@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +10,7 @@ use device_registry::backend::{
     BackendError, Completion, EventDriver, EventOptions, FillPattern, HostBuffer, Span, StreamDriver,
 };
 
-use crate::commands::Commands;
+use crate::commands::{self, Commands};
 use crate::context::Context;
 use crate::error::OpenClError;
 use crate::event::OpenClEvent;
@@ -21,7 +20,7 @@ use crate::handle::Handle;
 use crate::handles;
 use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
-use crate::reads::{self, QueuedRead};
+use crate::reads::{QueuedRead, Reads};
 use crate::sys::*;
 
 /// The driver's side of a stream.
@@ -29,16 +28,20 @@ pub(crate) struct OpenClQueue {
     native: Arc<OpenClStream>,
     context: Arc<Context>,
     commands: Arc<Commands>,
+    /// Of the device.
+    reads: Arc<Reads>,
     /// All commands up to this number were submitted to the device.
     flushed: AtomicU64,
     faults: Faults,
 }
 
 impl OpenClQueue {
-    pub(crate) fn new(queue: Handle, context: &Arc<Context>, faults: &Faults) -> Self {
+    pub(crate) fn new(queue: Handle, context: &Arc<Context>, reads: &Arc<Reads>, faults: &Faults) -> Self {
         let native = Arc::new(OpenClStream::new(queue));
         let (commands, flushed) = Default::default();
-        Self { native, context: Arc::clone(context), commands, flushed, faults: faults.clone() }
+        reads.add_stream(&commands);
+        let (context, reads, faults) = (Arc::clone(context), Arc::clone(reads), faults.clone());
+        Self { native, context, commands, reads, flushed, faults }
     }
 
     /// What the command of an operation waits for.
@@ -74,15 +77,7 @@ impl OpenClQueue {
     }
 
     fn mark(&self) -> Result<Handle, BackendError> {
-        let queue = self.command_queue();
-        // SAFETY: `self` owns the queue, and a length of 0 goes with the null list of events. The call writes
-        // the marker's event to the place, with one reference.
-        let marker = unsafe {
-            Handle::event_of(self.context.functions(), |cl, event| {
-                cl.clEnqueueMarkerWithWaitList(queue, 0, ptr::null(), event)
-            })
-        };
-        marker.map_err(OpenClError::own)
+        commands::mark(self.native.handle()).map_err(OpenClError::own)
     }
 }
 
@@ -120,7 +115,7 @@ impl StreamDriver for OpenClQueue {
     ) -> Result<(), BackendError> {
         let DeviceRange { buffer: from, offset, len } = DeviceRange::of(source)?;
         same_length(destination.len(), len)?;
-        reads::start_thread()?;
+        let open = self.reads.open()?;
         let finished = completion.watch();
         let mut destination = destination;
         let (queue, bytes) = (self.command_queue(), destination.as_mut_ptr().cast());
@@ -136,7 +131,7 @@ impl StreamDriver for OpenClQueue {
         };
         // After a refusal nothing is enqueued. The completion is dropped, and the caller gets the error.
         let event = Arc::new(read.map_err(|error| error.own_of(len))?);
-        let read = QueuedRead::begin(&event, destination, completion).map_err(OpenClError::own)?;
+        let read = QueuedRead::begin(open, &event, destination, completion).map_err(OpenClError::own)?;
         // The completion reports a failure to the stream; this reports it to the events behind the read.
         self.commands.add_read(event, read, finished);
         Ok(())
