@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +28,15 @@ pub(crate) fn mark(queue: &Handle) -> Result<Handle, OpenClError> {
             cl.clEnqueueMarkerWithWaitList(queue.get(), 0, ptr::null(), event)
         })
     }
+}
+
+/// Waits for a marker behind all commands of a queue, whose own outcome says nothing.
+fn wait_for_marker(queue: &Handle) -> Result<(), OpenClError> {
+    let marker = mark(queue)?;
+    // SAFETY: the queue is valid.
+    unsafe { queue.functions().clFlush(queue.get()) }?;
+    let waited = event::wait("a marker", &marker);
+    if event::marker_outcome(&marker).is_some() { Ok(()) } else { waited }
 }
 
 /// Waits until all commands of a queue are done. `failed` returns how many of them are known to have failed.
@@ -148,7 +158,10 @@ impl Commands {
     }
 
     /// Waits until all commands of the queue are done. Returns the unreported failure.
-    pub(crate) fn finish(&self, queue: &Handle) -> Result<(), BackendError> {
+    ///
+    /// On Rusticl of Mesa 22.3 `clFinish` behind a `clFlush` returns at once. Once the context has `early`,
+    /// which this sets where it sees that, a queue gets a marker to wait for.
+    pub(crate) fn finish(&self, queue: &Handle, early: &AtomicBool) -> Result<(), BackendError> {
         let number = self.submitted();
         let failed = || {
             let mut state = self.lock();
@@ -156,6 +169,12 @@ impl Commands {
             state.failed
         };
         let unknown = finish(queue, failed).map_err(OpenClError::own)?;
+        if !self.is_over(number) {
+            early.store(true, Ordering::Relaxed);
+        }
+        if early.load(Ordering::Relaxed) {
+            wait_for_marker(queue).map_err(OpenClError::own)?;
+        }
         loop {
             let mut state = self.lock();
             state.collect();
@@ -196,6 +215,13 @@ impl Commands {
         let mut state = self.lock();
         state.collect();
         state.events.get(&number).cloned().flatten().map_or(Ok(()), Err)
+    }
+
+    /// Whether no command up to this number is known not to be over.
+    fn is_over(&self, number: u64) -> bool {
+        let mut state = self.lock();
+        state.collect();
+        state.unfinished.front().is_none_or(|command| command.number > number)
     }
 
     /// Hands over the reads that have failed, unless another thread looks at the commands now.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::catch_unwind;
 use std::ptr;
+use std::sync::atomic::AtomicBool;
 
 use device_registry::backend::BackendError;
 
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     context: cl_context,
     device: cl_device_id,
     functions: &'static OpenClFunctions,
+    /// Whether `clFinish` was seen to return before the commands of a queue were over.
+    finishes_early: AtomicBool,
 }
 
 // SAFETY: OpenCL's functions take a context and a device on any thread.
@@ -40,7 +43,8 @@ impl Context {
         // `notify` takes any number.
         let context =
             unsafe { functions.clCreateContext(properties.as_ptr(), 1, &device, Some(notify), ordinal) };
-        Ok(Self { context: context.map_err(OpenClError::own)?, device, functions })
+        let finishes_early = AtomicBool::new(false);
+        Ok(Self { context: context.map_err(OpenClError::own)?, device, functions, finishes_early })
     }
 
     /// Takes a reference of its own to a context.
@@ -55,7 +59,7 @@ impl Context {
     ) -> Result<Self, BackendError> {
         // SAFETY: the caller promises a valid context.
         unsafe { functions.clRetainContext(context) }.map_err(OpenClError::own)?;
-        Ok(Self { context, device, functions })
+        Ok(Self { context, device, functions, finishes_early: AtomicBool::new(false) })
     }
 
     pub(crate) fn functions(&self) -> &'static OpenClFunctions {
@@ -68,6 +72,10 @@ impl Context {
 
     pub(crate) fn device(&self) -> cl_device_id {
         self.device
+    }
+
+    pub(crate) fn finishes_early(&self) -> &AtomicBool {
+        &self.finishes_early
     }
 }
 

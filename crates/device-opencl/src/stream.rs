@@ -226,6 +226,6 @@ impl StreamDriver for OpenClQueue {
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        self.commands.finish(self.native.handle())
+        self.commands.finish(self.native.handle(), self.context.finishes_early())
     }
 }

@@ -261,21 +261,47 @@ fn a_failure_that_stays_with_its_queue_is_reported_once() {
     }
 }
 
-/// Enqueues a command of which the stream has no event, and which fails.
-fn fail_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
+/// Enqueues a fill of which the stream has no event.
+fn fill_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
     let (cl, span) = (launch.driver_as::<OpenClDevice>()?.functions(), launch.spans()[0].as_ref().unwrap());
     let queue = launch.stream_as::<OpenClStream>()?.command_queue();
     let buffer = span.memory_as::<OpenClMemory>()?.buffer();
     let mut event = ptr::null_mut();
-    standin::order("fails", "clEnqueueFillBuffer:-5");
     // SAFETY: the pattern is copied by the call, and the four bytes lie inside the buffer. The event is released
     // once.
     let enqueued = unsafe {
         cl.clEnqueueFillBuffer(queue, buffer, [9_u8].as_ptr().cast(), 1, 0, 4, 0, ptr::null(), &mut event)
             .and_then(|()| cl.clReleaseEvent(event))
     };
-    standin::order("fails", "");
     Ok(enqueued?)
+}
+
+#[test]
+fn a_wait_for_a_stream_waits_where_the_wait_for_its_queue_returns_early() {
+    if !standin::is_here("a_wait_for_a_stream_waits_where_the_wait_for_its_queue_returns_early") {
+        return;
+    }
+    expect_an_end();
+    standin::order("early", "clFinish");
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    let delay = |function: &str, submit: &dyn Fn()| {
+        standin::order("delays", &format!("{function}:50,clEnqueueMarkerWithWaitList:1"));
+        submit();
+        standin::order("delays", "clEnqueueMarkerWithWaitList:1");
+        assert!(standin::delayed() > 0, "the test comes too late");
+        stream.synchronize().unwrap();
+        assert_eq!(standin::delayed(), 0);
+    };
+    delay("clEnqueueWriteBuffer", &|| stream.write(&buffer, 0, [1]).unwrap());
+    // From now on also for commands of kernels.
+    delay("clEnqueueFillBuffer", &|| stream.launch(&[&buffer], fill_unseen).unwrap());
+    // The failure of a command is no failure of the marker behind it.
+    standin::order("fails", "clEnqueueWriteBuffer:-5,clEnqueueMarkerWithWaitList:-5");
+    stream.write(&buffer, 0, [1]).unwrap();
+    expect_error(stream.synchronize(), "clEnqueueWriteBuffer: CL_OUT_OF_RESOURCES (-5)");
+    standin::order("fails", "");
+    stream.synchronize().unwrap();
 }
 
 #[test]
@@ -288,7 +314,9 @@ fn a_failure_that_only_the_wait_for_the_queue_returns_is_reported_once() {
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
     for (order, form) in [("keeps", "clFinish"), ("finishes", "tells")] {
         standin::order(order, form);
-        stream.launch(&[&buffer], fail_unseen).unwrap();
+        standin::order("fails", "clEnqueueFillBuffer:-5");
+        stream.launch(&[&buffer], fill_unseen).unwrap();
+        standin::order("fails", "");
         expect_error(stream.synchronize(), "clFinish: CL_OUT_OF_RESOURCES (-5)");
         stream.synchronize().unwrap();
         stream.fill(&buffer, .., &[4]).unwrap();

@@ -16,6 +16,8 @@
 //!   driver may.
 //! - `keeps`, `clFinish,blocking`: a queue keeps the failure of its last command until it gets another one that
 //!   does not block. These return it until then, as with Rusticl: `clFinish`, and commands that block.
+//! - `early`, `clFinish`: it does not wait for commands that take a while, as with Rusticl of Mesa 22.3 behind
+//!   `clFlush`.
 //! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's driver
 //!   for processors. `clWaitForEvents` fails, and callbacks get the failure.
 //! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread,
@@ -390,7 +392,9 @@ extern "C" fn standin_flushes() -> usize {
 
 #[unsafe(no_mangle)]
 unsafe extern "system" fn clFinish(queue: *mut Queue) -> i32 {
-    wait_for_delayed();
+    if ordered("early").is_none() {
+        wait_for_delayed();
+    }
     let kept = unsafe { &*queue }.kept("clFinish");
     if kept != 0 {
         return kept;
