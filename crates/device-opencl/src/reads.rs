@@ -204,6 +204,8 @@ pub(crate) struct QueuedRead {
     end: Mutex<Option<End>>,
     /// Set by the first that finds the command over, or failed.
     outcome: OnceLock<Result<(), OpenClError>>,
+    /// Set by the first of two: the callback, and the registration of the callback when it returns.
+    first: AtomicBool,
 }
 
 struct End {
@@ -226,13 +228,21 @@ impl QueuedRead {
     ) -> Result<Arc<Self>, OpenClError> {
         let (functions, reads) = (event.functions(), Arc::clone(&open.0));
         let end = Mutex::new(Some(End { destination, completion, _open: open }));
-        let read = Arc::new(Self { reads, event: Arc::downgrade(event), end, outcome: OnceLock::new() });
+        let (outcome, first) = Default::default();
+        let read = Arc::new(Self { reads, event: Arc::downgrade(event), end, outcome, first });
         let owned = Arc::into_raw(Arc::clone(&read));
         // SAFETY: the event is valid, and the callback owns what its argument points to.
         let registered = unsafe {
             functions.clSetEventCallback(event.get(), CL_COMPLETE, Some(called_back), owned.cast_mut().cast())
         };
-        let Err(error) = registered else { return Ok(read) };
+        let Err(error) = registered else {
+            // Many commands are over by now, and their callbacks have come. That needs no other thread.
+            if read.first.swap(true, Ordering::AcqRel) {
+                read.look();
+                read.end();
+            }
+            return Ok(read);
+        };
         // SAFETY: `into_raw` made the pointer above, and the refused callback does not have it.
         drop(unsafe { Arc::from_raw(owned) });
         let end = read.end.lock().take();
@@ -289,8 +299,11 @@ unsafe extern "system" fn called_back(_event: cl_event, status: cl_int, read: *m
     let read = unsafe { Arc::from_raw(read.cast_const().cast::<QueuedRead>()) };
     // A success may be the status that was waited for, in place of the one that is. A failure is one, also
     // where the event says otherwise.
-    match event::check(CALL, status) {
-        Ok(()) => read.hand_over(),
-        Err(error) => read.fail(error),
+    if let Err(error) = event::check(CALL, status) {
+        read.outcome.get_or_init(|| Err(error));
+    }
+    // Otherwise `begin` ends the read.
+    if read.first.swap(true, Ordering::AcqRel) {
+        read.hand_over();
     }
 }
