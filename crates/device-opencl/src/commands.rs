@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use device_registry::backend::{BackendError, CompletionWatch};
 use parking_lot::{Mutex, MutexGuard};
@@ -17,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::error::OpenClError;
 use crate::event;
 use crate::handle::Handle;
+use crate::native::OpenClStream;
 use crate::reads::{self, QueuedRead};
 
 /// Enqueues a marker, and returns its event.
@@ -30,49 +31,49 @@ pub(crate) fn mark(queue: &Handle) -> Result<Handle, OpenClError> {
     }
 }
 
-/// Waits for a marker behind all commands of a queue, whose own outcome says nothing.
-fn wait_for_marker(queue: &Handle) -> Result<(), OpenClError> {
+/// Enqueues a marker and submits it. Returns its event.
+fn mark_and_flush(queue: &Handle) -> Result<Handle, OpenClError> {
     let marker = mark(queue)?;
     // SAFETY: the queue is valid.
     unsafe { queue.functions().clFlush(queue.get()) }?;
+    Ok(marker)
+}
+
+/// Waits for a marker behind all commands of a queue, whose own outcome says nothing.
+fn wait_for_marker(queue: &Handle) -> Result<(), OpenClError> {
+    let marker = mark_and_flush(queue)?;
     let waited = event::wait("a marker", &marker);
     if event::marker_outcome(&marker).is_some() { Ok(()) } else { waited }
 }
 
-/// Waits until all commands of a queue are done. `failed` returns how many of them are known to have failed.
-/// Returns a failure that is none of theirs: a kernel's command has it.
+/// Waits until all commands of a queue are done. Returns the error of `clFinish` where that is the failure of a
+/// command.
 ///
-/// What `clFinish` returns after a command that has failed depends on the driver:
-///
-/// - a success;
-/// - the failure, in one call for each. The call after that waits. NVIDIA's driver does so at times;
-/// - the failure, in each call until another command is enqueued, which must not block. So does Rusticl of Mesa
-///   25.0. In 26.2 the call succeeds, and commands that block are refused until then.
-///
-/// So an error is a command's, unless there is one more behind a marker than commands that have failed and a
-/// kernel's. And a queue whose command has failed gets a marker.
+/// After failures NVIDIA's driver may return one in each call, and Rusticl of Mesa 25.0 one in every call. So a
+/// marker behind the commands shows whether they are over. `failed` returns how many are known to have failed:
+/// their errors are not left for a later call.
 pub(crate) fn finish(queue: &Handle, failed: impl Fn() -> usize) -> Result<Option<OpenClError>, OpenClError> {
-    let (mut errors, mut first) = (0, None);
     // SAFETY: the queue is valid.
-    while let Err(error) = unsafe { queue.functions().clFinish(queue.get()) } {
-        errors += 1;
-        if errors > failed() + 1 || mark(queue).is_err() {
-            return Err(error);
-        }
-        first = first.or(Some(error));
-    }
-    let failed = failed();
-    if errors == 0 && failed > 0 {
-        mark(queue)?;
-    }
-    Ok(first.filter(|_| errors > failed))
+    let finish = || unsafe { queue.functions().clFinish(queue.get()) };
+    let Err(error) = finish() else { return Ok(None) };
+    wait_for_marker(queue).map_err(|_| error)?;
+    let mut left = 0..failed();
+    while left.next().is_some() && finish().is_err() {}
+    Ok(Some(error))
 }
 
-#[derive(Default)]
+/// How long the next command after a failure may wait for those that were enqueued before it.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The commands of a stream, and the queue for them.
 pub(crate) struct Commands(Mutex<State>);
 
-#[derive(Default)]
 struct State {
+    queue: Arc<OpenClStream>,
+    /// How many commands of the queue have failed.
+    failed: usize,
+    /// Whether commands behind it may be about to fail for it.
+    settles: bool,
     /// How many commands were submitted. A command's number is that count after it. All that one kernel
     /// enqueues counts as one command.
     submitted: u64,
@@ -82,8 +83,8 @@ struct State {
     unfinished: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
-    /// How many commands have failed since `clFinish` last succeeded.
-    failed: usize,
+    /// How many commands were submitted when the stream reported a failure. They may have failed for it.
+    reported: u64,
     /// The failures of reads whose completions are not finished, and perhaps of some that are finished by
     /// now. Events behind such a read need its failure; once the completion is finished, the core has it.
     read_failures: Vec<(BackendError, CompletionWatch)>,
@@ -121,6 +122,23 @@ impl Command {
 }
 
 impl Commands {
+    pub(crate) fn new(queue: Arc<OpenClStream>) -> Self {
+        let (failed, settles, submitted, done, unfinished) = Default::default();
+        let (failure, reported, read_failures, events) = Default::default();
+        Self(Mutex::new(State {
+            queue,
+            failed,
+            settles,
+            submitted,
+            done,
+            unfinished,
+            failure,
+            reported,
+            read_failures,
+            events,
+        }))
+    }
+
     /// Adds a command that was enqueued, by its event. Returns its number.
     pub(crate) fn add(&self, call: &'static str, event: Arc<Handle>) -> u64 {
         self.lock().add(Work::Call(call), event)
@@ -157,31 +175,82 @@ impl Commands {
         self.lock().submitted
     }
 
+    /// The queue for the next command.
+    ///
+    /// After a command has failed, a queue of Rusticl fails all that come later, and one of a newer version
+    /// refuses those that block. So `create` makes another queue, once the commands before are over. Their order
+    /// stays, and a driver whose queues go on loses nothing.
+    pub(crate) fn queue(
+        &self,
+        create: impl FnOnce() -> Result<Arc<OpenClStream>, BackendError>,
+    ) -> Result<Arc<OpenClStream>, BackendError> {
+        let mut state = self.lock();
+        if state.failed > 0 {
+            state = self.settle(state);
+            if state.is_over() {
+                state.queue = create()?;
+                state.failed = 0;
+            }
+        }
+        Ok(Arc::clone(&state.queue))
+    }
+
+    /// The queue of the commands that were enqueued last.
+    pub(crate) fn last_queue(&self) -> Arc<OpenClStream> {
+        Arc::clone(&self.lock().queue)
+    }
+
+    /// Waits for commands that fail for one before them. That takes little time, unless they do not fail.
+    #[cold]
+    fn settle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let start = Instant::now();
+        loop {
+            state.collect();
+            if !state.settles || state.is_over() {
+                return state;
+            }
+            if start.elapsed() > PATIENCE {
+                state.settles = false;
+                return state;
+            }
+            drop(state);
+            thread::sleep(Duration::from_micros(100));
+            state = self.lock();
+        }
+    }
+
     /// Waits until all commands of the queue are done. Returns the unreported failure.
     ///
     /// On Rusticl of Mesa 22.3 `clFinish` behind a `clFlush` returns at once. Once the context has `early`,
     /// which this sets where it sees that, a queue gets a marker to wait for.
-    pub(crate) fn finish(&self, queue: &Handle, early: &AtomicBool) -> Result<(), BackendError> {
-        let number = self.submitted();
+    pub(crate) fn finish(&self, early: &AtomicBool) -> Result<(), BackendError> {
+        let (number, queue) = (self.submitted(), self.last_queue());
+        let queue = queue.handle();
         let failed = || {
             let mut state = self.lock();
             state.collect();
             state.failed
         };
-        let unknown = finish(queue, failed).map_err(OpenClError::own)?;
+        let error = finish(queue, failed).map_err(OpenClError::own)?;
         if !self.is_over(number) {
             early.store(true, Ordering::Relaxed);
         }
         if early.load(Ordering::Relaxed) {
             wait_for_marker(queue).map_err(OpenClError::own)?;
         }
+        let mut state = self.lock();
+        state.collect();
+        if let Some(error) = error
+            && state.failed == 0
+        {
+            // None of the commands whose events are here has it, but one of a kernel's.
+            state.failed = 1;
+            state.failure.get_or_insert_with(|| error.own());
+        }
+        drop(state);
         loop {
             let mut state = self.lock();
             state.collect();
-            state.failed = 0;
-            if let Some(error) = unknown {
-                state.failure.get_or_insert_with(|| error.own());
-            }
             // Each read ends on another thread, as that runs the wakers of tasks.
             if state.failed_reads_have_ended() {
                 state.done = state.done.max(number);
@@ -192,17 +261,14 @@ impl Commands {
         }
     }
 
-    /// Whether all commands are done. Calls `mark` for a marker behind the last one, if its event is not
-    /// known.
-    pub(crate) fn query(
-        &self,
-        mark: impl FnOnce() -> Result<Arc<Handle>, BackendError>,
-    ) -> Result<bool, BackendError> {
+    /// Whether all commands are done. Enqueues a marker behind the last one, if its event is not known.
+    pub(crate) fn query(&self) -> Result<bool, BackendError> {
         let mut state = self.lock();
         state.collect();
         let last = state.unfinished.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
-            let (number, event) = (state.submitted, mark()?);
+            let marker = mark_and_flush(state.queue.handle()).map_err(OpenClError::own)?;
+            let (number, event) = (state.submitted, Arc::new(marker));
             state.unfinished.push_back(Command { number, work: Work::Marker, event });
             state.collect();
         }
@@ -237,6 +303,11 @@ impl Commands {
 }
 
 impl State {
+    /// Whether all commands are known to be over.
+    fn is_over(&self) -> bool {
+        self.unfinished.is_empty() && self.done >= self.submitted
+    }
+
     fn add(&mut self, work: Work, event: Arc<Handle>) -> u64 {
         // Keeps the list short in a stream that no thread waits for.
         self.collect();
@@ -259,7 +330,11 @@ impl State {
             // read has the failure.
             let Some(Command { number, work, event: _event }) = self.unfinished.pop_front() else { return };
             self.done = self.done.max(number);
-            let Err(error) = outcome else { continue };
+            let Err(error) = outcome else {
+                // Those behind a failure do not fail for it.
+                self.settles = false;
+                continue;
+            };
             let completion = match work {
                 Work::Read(read, completion) => {
                     read.fail(error);
@@ -274,11 +349,13 @@ impl State {
     /// Keeps a failure for the stream, which reports the first only, and for each event behind it without
     /// one.
     fn fail(&mut self, number: u64, error: BackendError, completion: Option<CompletionWatch>) {
+        self.settles |= self.failed == 0;
         self.failed += 1;
         for (_, failure) in self.events.range_mut(number + 1..) {
             failure.get_or_insert_with(|| error.clone());
         }
         match completion {
+            None if number <= self.reported => {}
             None => _ = self.failure.get_or_insert(error),
             Some(completion) => {
                 self.read_failures.retain(|(_, completion)| !completion.is_finished());
@@ -289,6 +366,8 @@ impl State {
 
     /// The failure of the stream, once.
     fn report(&mut self) -> Result<(), BackendError> {
-        self.failure.take().map_or(Ok(()), Err)
+        let Some(failure) = self.failure.take() else { return Ok(()) };
+        self.reported = self.submitted;
+        Err(failure)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{
     AllocateOptions, BackendError, BackendErrorKind, DeviceDriver, DeviceKind, FaultInjector, FillPattern,
-    HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions, Version,
+    HostBuffer, Memory, MemoryInfo, Priority, Span, StreamDriver, StreamOptions,
 };
 use parking_lot::Mutex;
 
@@ -22,6 +22,7 @@ use crate::handles;
 use crate::memory::{DeviceRange, OpenClMemory, PinnedMemory, same_length};
 use crate::native::OpenClDevice;
 use crate::properties::Facts;
+use crate::queue::QueueOptions;
 use crate::reads::Reads;
 use crate::stream::OpenClQueue;
 use crate::sys::*;
@@ -65,33 +66,7 @@ impl OpenClDriver {
     }
 
     fn queue(&self, priority: Priority) -> Result<Handle, BackendError> {
-        let profiling = if self.facts.properties.timed_events { CL_QUEUE_PROFILING_ENABLE } else { 0 };
-        let hint = match priority {
-            _ if !self.facts.priorities => None,
-            Priority::High => Some(CL_QUEUE_PRIORITY_HIGH_KHR),
-            Priority::Low => Some(CL_QUEUE_PRIORITY_LOW_KHR),
-            _ => None,
-        };
-        let native = self.device()?;
-        let (functions, context, device) = (native.functions(), native.context(), native.device_id());
-        let mut list = vec![CL_QUEUE_PROPERTIES, profiling];
-        list.extend(hint.into_iter().flat_map(|hint| [CL_QUEUE_PRIORITY_KHR, hint]));
-        list.push(0);
-        // SAFETY: `native` keeps the context, and the device is the one that the context was made for.
-        let without_hints = || unsafe { functions.clCreateCommandQueue(context, device, profiling) };
-        let created = if self.facts.version >= Version::new(2, 0) {
-            // SAFETY: `native` keeps the context, the device is the one that the context was made for, and
-            // `list` ends with 0.
-            match unsafe { functions.clCreateCommandQueueWithProperties(context, device, list.as_ptr()) } {
-                // The loader may be older than the device.
-                Err(error) if error.is_missing() => without_hints(),
-                created => created,
-            }
-        } else {
-            without_hints()
-        };
-        // SAFETY: the call above made the queue and gave its one reference to this function.
-        Ok(unsafe { Handle::queue(functions, created.map_err(OpenClError::own)?) })
+        QueueOptions::new(&self.facts, priority).create(self.device()?.shared_context())
     }
 
     /// Enqueues a command to an idle queue by `enqueue`, which calls `call`, and waits for it.
@@ -300,8 +275,8 @@ impl DeviceDriver for OpenClDriver {
     }
 
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
-        let queue = self.queue(options.priority)?;
-        Ok(Box::new(OpenClQueue::new(queue, self.device()?.shared_context(), &self.reads, &self.faults)))
+        let options = QueueOptions::new(&self.facts, options.priority);
+        Ok(Box::new(OpenClQueue::new(options, self.device()?.shared_context(), &self.reads, &self.faults)?))
     }
 
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {

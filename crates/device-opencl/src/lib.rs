@@ -29,6 +29,8 @@ mod program;
 #[cfg(feature = "backend")]
 mod properties;
 #[cfg(feature = "backend")]
+mod queue;
+#[cfg(feature = "backend")]
 mod reads;
 #[cfg(feature = "backend")]
 mod stream;

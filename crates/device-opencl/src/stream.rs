@@ -20,12 +20,13 @@ use crate::handle::Handle;
 use crate::handles;
 use crate::memory::{DeviceRange, same_length};
 use crate::native::OpenClStream;
+use crate::queue::QueueOptions;
 use crate::reads::{QueuedRead, Reads};
 use crate::sys::*;
 
 /// The driver's side of a stream.
 pub(crate) struct OpenClQueue {
-    native: Arc<OpenClStream>,
+    options: QueueOptions,
     context: Arc<Context>,
     commands: Arc<Commands>,
     /// Of the device.
@@ -36,12 +37,17 @@ pub(crate) struct OpenClQueue {
 }
 
 impl OpenClQueue {
-    pub(crate) fn new(queue: Handle, context: &Arc<Context>, reads: &Arc<Reads>, faults: &Faults) -> Self {
-        let native = Arc::new(OpenClStream::new(queue));
-        let (commands, flushed) = Default::default();
+    pub(crate) fn new(
+        options: QueueOptions,
+        context: &Arc<Context>,
+        reads: &Arc<Reads>,
+        faults: &Faults,
+    ) -> Result<Self, BackendError> {
+        let queue = OpenClStream::new(options.create(context)?);
+        let commands = Arc::new(Commands::new(Arc::new(queue)));
         reads.add_stream(&commands);
         let (context, reads, faults) = (Arc::clone(context), Arc::clone(reads), faults.clone());
-        Self { native, context, commands, reads, flushed, faults }
+        Ok(Self { options, context, commands, reads, flushed: AtomicU64::new(0), faults })
     }
 
     /// What the command of an operation waits for.
@@ -49,8 +55,9 @@ impl OpenClQueue {
         self.faults.before_command(operation, &self.context)
     }
 
-    fn command_queue(&self) -> cl_command_queue {
-        self.native.command_queue()
+    /// The queue for the next command.
+    fn queue(&self) -> Result<Arc<OpenClStream>, BackendError> {
+        self.commands.queue(|| Ok(Arc::new(OpenClStream::new(self.options.create(&self.context)?))))
     }
 
     /// Enqueues a command to this queue by `enqueue`, which calls `call`, and adds it. Returns its number.
@@ -72,28 +79,28 @@ impl OpenClQueue {
 
     /// Has the device begin with what was enqueued.
     fn submit(&self) -> Result<(), BackendError> {
-        // SAFETY: `self` owns the queue.
-        unsafe { self.context.functions().clFlush(self.command_queue()) }.map_err(OpenClError::own)
-    }
-
-    fn mark(&self) -> Result<Handle, BackendError> {
-        commands::mark(self.native.handle()).map_err(OpenClError::own)
+        let queue = self.commands.last_queue();
+        // SAFETY: the queue is valid.
+        unsafe { self.context.functions().clFlush(queue.command_queue()) }.map_err(OpenClError::own)
     }
 }
 
 impl StreamDriver for OpenClQueue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(Arc::clone(&self.native) as _)
+        self.queue().ok().map(|queue| queue as _)
     }
 
     fn native_handle(&self, kind: &str) -> Option<u64> {
-        (kind == handles::COMMAND_QUEUE).then(|| handles::number(self.command_queue()))
+        if kind != handles::COMMAND_QUEUE {
+            return None;
+        }
+        self.queue().ok().map(|queue| handles::number(queue.command_queue()))
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
-        let (queue, bytes) = (self.command_queue(), source.as_ptr().cast());
+        let (queue, bytes) = (self.queue()?, source.as_ptr().cast());
         let waits = self.before(FaultPoint::Write)?;
         // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this,
         // and keeps both until an event behind the command is done. The bytes of a shared `HostBuffer` do not
@@ -101,7 +108,17 @@ impl StreamDriver for OpenClQueue {
         unsafe {
             self.add("clEnqueueWriteBuffer", len, |cl, event| {
                 let (count, list) = (waits.len(), waits.start());
-                cl.clEnqueueWriteBuffer(queue, to, CL_NON_BLOCKING, offset, len, bytes, count, list, event)
+                cl.clEnqueueWriteBuffer(
+                    queue.command_queue(),
+                    to,
+                    CL_NON_BLOCKING,
+                    offset,
+                    len,
+                    bytes,
+                    count,
+                    list,
+                    event,
+                )
             })?;
         }
         Ok(())
@@ -118,7 +135,7 @@ impl StreamDriver for OpenClQueue {
         let open = self.reads.open()?;
         let finished = completion.watch();
         let mut destination = destination;
-        let (queue, bytes) = (self.command_queue(), destination.as_mut_ptr().cast());
+        let (queue, bytes) = (self.queue()?, destination.as_mut_ptr().cast());
         let waits = self.before(FaultPoint::Read)?;
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the
         // memory. The bytes of a `HostBuffer` stay where they are when it is moved, and are freed only when
@@ -126,7 +143,17 @@ impl StreamDriver for OpenClQueue {
         let read = unsafe {
             Handle::event_of(self.context.functions(), |cl, event| {
                 let (count, list) = (waits.len(), waits.start());
-                cl.clEnqueueReadBuffer(queue, from, CL_NON_BLOCKING, offset, len, bytes, count, list, event)
+                cl.clEnqueueReadBuffer(
+                    queue.command_queue(),
+                    from,
+                    CL_NON_BLOCKING,
+                    offset,
+                    len,
+                    bytes,
+                    count,
+                    list,
+                    event,
+                )
             })
         };
         // After a refusal nothing is enqueued. The completion is dropped, and the caller gets the error.
@@ -140,14 +167,14 @@ impl StreamDriver for OpenClQueue {
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
         same_length(from.len, to.len)?;
-        let waits = self.before(FaultPoint::Copy)?;
+        let (queue, waits) = (self.queue()?, self.before(FaultPoint::Copy)?);
         // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that
         // overlap, and keeps the memory until an event behind the command is done. The call writes the
         // command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueCopyBuffer", to.len, |cl, event| {
                 cl.clEnqueueCopyBuffer(
-                    self.command_queue(),
+                    queue.command_queue(),
                     from.buffer,
                     to.buffer,
                     from.offset,
@@ -166,15 +193,25 @@ impl StreamDriver for OpenClQueue {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
-        let waits = self.before(FaultPoint::Fill)?;
+        let (queue, waits) = (self.queue()?, self.before(FaultPoint::Fill)?);
         // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory
         // until an event behind the command is done; the call copies the pattern. The call writes the
         // command's event to the place, with one reference.
         unsafe {
-            let (queue, size) = (self.command_queue(), pattern.len());
+            let size = pattern.len();
             self.add("clEnqueueFillBuffer", len, |cl, event| {
                 let (count, list) = (waits.len(), waits.start());
-                cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, count, list, event)
+                cl.clEnqueueFillBuffer(
+                    queue.command_queue(),
+                    to,
+                    start,
+                    size,
+                    offset,
+                    len,
+                    count,
+                    list,
+                    event,
+                )
             })?;
         }
         Ok(())
@@ -182,7 +219,7 @@ impl StreamDriver for OpenClQueue {
 
     /// Every event has a timestamp if the queue was made with timestamps.
     fn record(&self, _options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
-        let marker = Arc::new(self.mark()?);
+        let marker = Arc::new(commands::mark(self.queue()?.handle()).map_err(OpenClError::own)?);
         let number = self.commands.add_event(Arc::clone(&marker));
         Ok(Box::new(OpenClEvent::new(marker, number, &self.commands, &self.context)))
     }
@@ -192,12 +229,12 @@ impl StreamDriver for OpenClQueue {
         if !event.is_of(&self.context) {
             return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
-        let list = [event.get()];
+        let (queue, list) = (self.queue()?, [event.get()]);
         // SAFETY: the list has one event, which `event` owns and which is of this context. The call writes
         // the barrier's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueBarrierWithWaitList", 0, |cl, event| {
-                cl.clEnqueueBarrierWithWaitList(self.command_queue(), 1, list.as_ptr(), event)
+                cl.clEnqueueBarrierWithWaitList(queue.command_queue(), 1, list.as_ptr(), event)
             })?;
         }
         Ok(())
@@ -218,14 +255,10 @@ impl StreamDriver for OpenClQueue {
     }
 
     fn query(&self) -> Result<bool, BackendError> {
-        self.commands.query(|| {
-            let marker = self.mark()?;
-            self.submit()?;
-            Ok(Arc::new(marker))
-        })
+        self.commands.query()
     }
 
     fn synchronize(&self) -> Result<(), BackendError> {
-        self.commands.finish(self.native.handle(), self.context.finishes_early())
+        self.commands.finish(self.context.finishes_early())
     }
 }

@@ -252,9 +252,13 @@ fn a_failure_that_stays_with_its_queue_is_reported_once() {
         return;
     }
     expect_an_end();
-    for (order, form) in
-        [("keeps", "clFinish"), ("keeps", "blocking"), ("keeps", "clFinish,blocking"), ("finishes", "tells")]
-    {
+    for (order, form) in [
+        ("keeps", "clFinish"),
+        ("keeps", "blocking"),
+        ("keeps", "commands"),
+        ("keeps", "clFinish,blocking,commands"),
+        ("finishes", "tells"),
+    ] {
         standin::order(order, form);
         expect_failures_once(&device("opencl").unwrap(), "CL_OUT_OF_RESOURCES (-5)");
         standin::order(order, "");
@@ -312,7 +316,7 @@ fn a_failure_that_only_the_wait_for_the_queue_returns_is_reported_once() {
     expect_an_end();
     let device = device("opencl").unwrap();
     let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
-    for (order, form) in [("keeps", "clFinish"), ("finishes", "tells")] {
+    for (order, form) in [("keeps", "clFinish"), ("keeps", "clFinish,commands"), ("finishes", "tells")] {
         standin::order(order, form);
         standin::order("fails", "clEnqueueFillBuffer:-5");
         stream.launch(&[&buffer], fill_unseen).unwrap();

@@ -12,10 +12,11 @@
 //! - `version`, `OpenCL 1.1`: of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
-//! - `finishes`, `tells`: `clFinish` returns the failures of commands too, one in each call, as NVIDIA's
-//!   driver may.
-//! - `keeps`, `clFinish,blocking`: a queue keeps the failure of its last command until it gets another one that
-//!   does not block. These return it until then, as with Rusticl: `clFinish`, and commands that block.
+//! - `finishes`, `tells`: `clFinish` returns the failures of the queue's commands too, one in each call, as
+//!   NVIDIA's driver may.
+//! - `keeps`, `clFinish,blocking,commands`: a queue keeps the failure of a command, as with Rusticl. `clFinish`
+//!   returns it, commands that block are refused with it, and later commands fail with it. Without `commands`
+//!   the next command that does not block ends that.
 //! - `early`, `clFinish`: it does not wait for commands that take a while, as with Rusticl of Mesa 22.3 behind
 //!   `clFlush`.
 //! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's driver
@@ -335,11 +336,13 @@ struct Queue {
     device: &'static Device,
     /// Of its last command that did not block, or 0.
     failure: AtomicI32,
+    /// Of all its commands.
+    failures: Mutex<Vec<i32>>,
 }
 
 impl Queue {
     fn new(device: *const Device) -> Self {
-        Self { device: unsafe { &*device }, failure: AtomicI32::new(0) }
+        Self { device: unsafe { &*device }, failure: AtomicI32::new(0), failures: Mutex::default() }
     }
 
     /// The failure that this function returns in place of its own.
@@ -395,19 +398,17 @@ unsafe extern "system" fn clFinish(queue: *mut Queue) -> i32 {
     if ordered("early").is_none() {
         wait_for_delayed();
     }
-    let kept = unsafe { &*queue }.kept("clFinish");
+    let queue = unsafe { &*queue };
+    let kept = queue.kept("clFinish");
     if kept != 0 {
         return kept;
     }
-    let failure = FAILURES.lock().unwrap().pop();
+    let failure = queue.failures.lock().unwrap().pop();
     match failure.filter(|_| ordered("finishes").is_some()) {
         Some(status) => status,
         None => refusal("clFinish"),
     }
 }
-
-/// What the commands that failed have returned.
-static FAILURES: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 
 type Buffer = Vec<u8>;
 
@@ -511,8 +512,9 @@ unsafe fn command(
         }
     }
     let (status, delay) = (status("fails", function), delay(function));
+    let status = if status == 0 { queue.kept("commands") } else { status };
     if status != 0 {
-        FAILURES.lock().unwrap().push(status);
+        queue.failures.lock().unwrap().push(status);
     }
     if status != 0 || blocking == 0 {
         queue.failure.store(status, Ordering::SeqCst);
