@@ -1,8 +1,8 @@
 //! The commands of one queue that may not be done, and the errors of those that failed.
 //!
-//! `clFinish` waits for commands, and drivers differ in whether it returns their errors; their events have them.
-//! So this keeps each command's event until the command is done, and queries it then. The queue is in order:
-//! when a command is done, all before it are.
+//! `clFinish` waits for commands, and drivers differ in whether it returns their errors; their events have
+//! them. So this keeps each command's event until the command is done, and queries it then. The queue is in
+//! order: when a command is done, all before it are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
@@ -46,12 +46,12 @@ fn wait_for_marker(queue: &Handle) -> Result<(), OpenClError> {
     if event::marker_outcome(&marker).is_some() { Ok(()) } else { waited }
 }
 
-/// Waits until all commands of a queue are done. Returns the error of `clFinish` where that is the failure of a
-/// command.
+/// Waits until all commands of a queue are done. Returns the error of `clFinish` where that is the failure of
+/// a command.
 ///
-/// After failures NVIDIA's driver may return one in each call, and Rusticl of Mesa 25.0 one in every call. So a
-/// marker behind the commands shows whether they are over. `failed` returns how many are known to have failed:
-/// their errors are not left for a later call.
+/// After failures NVIDIA's driver may return one in each call, and Rusticl of Mesa 25.0 one in every call. So
+/// a marker behind the commands shows whether they are over. `failed` returns how many are known to have
+/// failed: their errors are not left for a later call.
 pub(crate) fn finish(queue: &Handle, failed: impl Fn() -> usize) -> Result<Option<OpenClError>, OpenClError> {
     // SAFETY: the queue is valid.
     let finish = || unsafe { queue.functions().clFinish(queue.get()) };
@@ -178,8 +178,8 @@ impl Commands {
     /// The queue for the next command.
     ///
     /// After a command has failed, a queue of Rusticl fails all that come later, and one of a newer version
-    /// refuses those that block. So `create` makes another queue, once the commands before are over. Their order
-    /// stays, and a driver whose queues go on loses nothing.
+    /// refuses those that block. So `create` makes another queue, once the commands before are over. Their
+    /// order stays, and a driver whose queues go on loses nothing.
     pub(crate) fn queue(
         &self,
         create: impl FnOnce() -> Result<Arc<OpenClStream>, BackendError>,

@@ -48,8 +48,8 @@ impl OpenClEvent {
         // SAFETY: `self` owns the event, and `time` is a place for the number that this query writes.
         unsafe { functions.clGetEventProfilingInfo(self.get(), end, size, place, ptr::null_mut()) }
             .map_err(OpenClError::own)?;
-        // Real timestamps have counted nanoseconds for a while. A driver without a timer numbers the four of an
-        // event from 0 to 3, or leaves them 0.
+        // Real timestamps have counted nanoseconds for a while. A driver without a timer numbers the four of
+        // an event from 0 to 3, or leaves them 0.
         if time <= 3 {
             return Err(BackendError::unsupported(format_args!(
                 "the driver has no timestamps: the one of this event is {time} ns"
@@ -110,8 +110,8 @@ const MARKER: &str = "a marker";
 
 /// The outcome of an event's command, which the function `call` enqueued; `None` while it is not over.
 ///
-/// On Intel's driver for processors the status of a command that waited for an event that has failed is that of
-/// a success, and only a wait for it fails. So this waits too, for a command that is over.
+/// On Intel's driver for processors the status of a command that waited for an event that has failed is that
+/// of a success, and only a wait for it fails. So this waits too, for a command that is over.
 pub(crate) fn outcome(call: &'static str, event: &Handle) -> Option<Result<(), OpenClError>> {
     let outcome = outcome_by_status(call, event)?;
     Some(outcome.and_then(|()| wait_only(call, event)))

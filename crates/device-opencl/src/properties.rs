@@ -31,8 +31,8 @@ impl Facts {
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         let has = |extension: &str| extensions.split_whitespace().any(|name| name == extension);
         let queues = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).unwrap_or(0);
-        // A timer without a resolution is none: Rusticl of Mesa 22.3 numbers the timestamps of each event from
-        // 0 to 3.
+        // A timer without a resolution is none: Rusticl of Mesa 22.3 numbers the timestamps of each event
+        // from 0 to 3.
         let has_timer = device.number(CL_DEVICE_PROFILING_TIMER_RESOLUTION) != Some(0);
         let profiles = queues & CL_QUEUE_PROFILING_ENABLE != 0 && has_timer;
         let mut properties = DeviceProperties::new(name)

@@ -41,8 +41,8 @@ impl QueueOptions {
             || unsafe { functions.clCreateCommandQueue(context.get(), device, self.profiling) };
         let created = match &self.list {
             None => without_list(),
-            // SAFETY: the context is valid, the device is the one that it was made for, and the list ends with
-            // 0.
+            // SAFETY: the context is valid, the device is the one that it was made for, and the list ends
+            // with 0.
             Some(list) => match unsafe {
                 functions.clCreateCommandQueueWithProperties(context.get(), device, list.as_ptr())
             } {

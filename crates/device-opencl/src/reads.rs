@@ -1,9 +1,10 @@
 //! Reads in a queue, the callbacks that say when they are over, and the thread of a device that ends them.
 //!
-//! A driver may hold a lock of its own while it calls back, and then functions that take the lock do not return:
-//! Rusticl of Mesa 22.3 holds that of the event. Ending a read runs the wakers of tasks, which may wait for
-//! threads that are in such functions. So a callback neither calls the driver nor ends the read: it hands the
-//! read over to a thread. Each device has its own, because a driver that does not return holds it up.
+//! A driver may hold a lock of its own while it calls back, and then functions that take the lock do not
+//! return: Rusticl of Mesa 22.3 holds that of the event. Ending a read runs the wakers of tasks, which may
+//! wait for threads that are in such functions. So a callback neither calls the driver nor ends the read: it
+//! hands the read over to a thread. Each device has its own, because a driver that does not return holds it
+//! up.
 //!
 //! OpenCL calls back when a command is done or has failed. PoCL does so only when it is done: it forgets the
 //! callback of a command that fails, and one that is registered after the failure gets the status of a

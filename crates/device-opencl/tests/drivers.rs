@@ -1,5 +1,5 @@
-//! What some real drivers do and others do not, done by the stand-in: callbacks under a lock of the driver, and
-//! the ways in which failures of commands are returned.
+//! What some real drivers do and others do not, done by the stand-in: callbacks under a lock of the driver,
+//! and the ways in which failures of commands are returned.
 #![cfg(target_os = "linux")]
 
 mod child;
@@ -271,8 +271,8 @@ fn fill_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
     let queue = launch.stream_as::<OpenClStream>()?.command_queue();
     let buffer = span.memory_as::<OpenClMemory>()?.buffer();
     let mut event = ptr::null_mut();
-    // SAFETY: the pattern is copied by the call, and the four bytes lie inside the buffer. The event is released
-    // once.
+    // SAFETY: the pattern is copied by the call, and the four bytes lie inside the buffer. The event is
+    // released once.
     let enqueued = unsafe {
         cl.clEnqueueFillBuffer(queue, buffer, [9_u8].as_ptr().cast(), 1, 0, 4, 0, ptr::null(), &mut event)
             .and_then(|()| cl.clReleaseEvent(event))

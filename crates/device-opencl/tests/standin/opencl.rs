@@ -14,19 +14,19 @@
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
 //! - `finishes`, `tells`: `clFinish` returns the failures of the queue's commands too, one in each call, as
 //!   NVIDIA's driver may.
-//! - `keeps`, `clFinish,blocking,commands`: a queue keeps the failure of a command, as with Rusticl. `clFinish`
-//!   returns it, commands that block are refused with it, and later commands fail with it. Without `commands`
-//!   the next command that does not block ends that.
-//! - `early`, `clFinish`: it does not wait for commands that take a while, as with Rusticl of Mesa 22.3 behind
-//!   `clFlush`.
-//! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's driver
-//!   for processors. `clWaitForEvents` fails, and callbacks get the failure.
+//! - `keeps`, `clFinish,blocking,commands`: a queue keeps the failure of a command, as with Rusticl.
+//!   `clFinish` returns it, commands that block are refused with it, and later commands fail with it. Without
+//!   `commands` the next command that does not block ends that.
+//! - `early`, `clFinish`: it does not wait for commands that take a while, as with Rusticl of Mesa 22.3
+//!   behind `clFlush`.
+//! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's
+//!   driver for processors. `clWaitForEvents` fails, and callbacks get the failure.
 //! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread,
 //!   one after another; the call of another command waits for them. For `clSetEventCallback`, how much later
 //!   it calls back.
 //! - `holds`, `clSetEventCallback`: no event calls back until the order is taken back.
-//! - `locks`, `Alpha 1`: the events of these devices call back under a lock of their driver, as with Rusticl of
-//!   Mesa 22.3. Functions that look at an event of the device take it too.
+//! - `locks`, `Alpha 1`: the events of these devices call back under a lock of their driver, as with Rusticl
+//!   of Mesa 22.3. Functions that look at an event of the device take it too.
 //! - `stalls`, `Alpha 1`: these drivers stay in the callback, with their lock, until the order is taken back.
 //! - `releases`, `clSetEventCallback`: an event calls back, on a thread and with the status of a success,
 //!   while its first reference is released.

@@ -129,7 +129,8 @@ pub(crate) fn run(
 /// Results of fewer bytes are not looked at before.
 const LARGE: usize = 64 << 20;
 
-/// Whether there is memory for the results of an operation. burn's CPU engine ends the process where there is none.
+/// Whether there is memory for the results of an operation. burn's CPU engine ends the process where there is
+/// none.
 ///
 /// # Errors
 ///

@@ -327,9 +327,9 @@ impl BurnQueue {
         }
     }
 
-    /// Lets the stream run again what is enqueued from now on: it skips all work behind a failed kernel until it
-    /// has reported the failure, and the kernel's own note may be found before. Blocks until the work that is
-    /// enqueued is over.
+    /// Lets the stream run again what is enqueued from now on: it skips all work behind a failed kernel until
+    /// it has reported the failure, and the kernel's own note may be found before. Blocks until the work that
+    /// is enqueued is over.
     ///
     /// # Errors
     ///

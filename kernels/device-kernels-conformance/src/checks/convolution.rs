@@ -189,8 +189,8 @@ fn larger() -> Vec<Case> {
     .into()
 }
 
-/// One number that is not finite, at the first place: of the weights, or of the gradient of the output. Of few
-/// elements, and of so many that a set may compute in another way.
+/// One number that is not finite, at the first place: of the weights, or of the gradient of the output. Of
+/// few elements, and of so many that a set may compute in another way.
 fn padding_is_multiplied() -> Vec<Case> {
     let mut cases = Vec::new();
     for number in [f64::INFINITY, f64::NAN] {

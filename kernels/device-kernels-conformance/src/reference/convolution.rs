@@ -7,8 +7,8 @@ use crate::element::round;
 use crate::expect::Expect;
 use crate::tolerance::{Terms, rounding};
 
-/// Calls a function with the places in the output, the images and the weights of each product. The place in the
-/// images is `None` in the padding.
+/// Calls a function with the places in the output, the images and the weights of each product. The place in
+/// the images is `None` in the padding.
 fn for_each_product(
     conv: Conv2d,
     images: &[usize],

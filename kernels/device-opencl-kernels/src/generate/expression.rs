@@ -139,8 +139,8 @@ fn conversion(of: Element, to: Element) -> &'static str {
         Element::F16 | Element::BF16 if of.number() == Number::Float || small => "(float)a",
         Element::F16 | Element::BF16 => "$odd(a)",
         Element::F64 => "(double)a",
-        // Not by comparisons: Rusticl of Mesa 22 and 25 has made 0 of a half of 255 or more that was compared with
-        // both limits. What these functions make of NaN is up to the driver.
+        // Not by comparisons: Rusticl of Mesa 22 and 25 has made 0 of a half of 255 or more that was compared
+        // with both limits. What these functions make of NaN is up to the driver.
         Element::I32 if float => "convert_int_sat_rtz(a != a ? #0.0 : a)",
         Element::I64 if float => "convert_long_sat_rtz(a != a ? #0.0 : a)",
         Element::U32 if float => "convert_uint_sat_rtz(@fmax(a, #0.0))",

@@ -82,8 +82,8 @@ struct Output<'a> {
     place: Place,
 }
 
-/// `of` is the type of the elements that are read or written, and `alone` says that there is one index for all
-/// elements of a slice.
+/// `of` is the type of the elements that are read or written, and `alone` says that there is one index for
+/// all elements of a slice.
 fn step(
     call: &Call,
     (form, dim, alone): (Form, usize, bool),

@@ -21,7 +21,8 @@ pub(crate) struct Recipe {
     /// Whether the elements of a row are neighbours in each array.
     neighbours: bool,
     group: bool,
-    /// Whether an item looks for the place of an extremum by lanes: of long rows, as it takes longer to compile.
+    /// Whether an item looks for the place of an extremum by lanes: of long rows, as it takes longer to
+    /// compile.
     lanes: bool,
     wide: bool,
 }
