@@ -9,13 +9,13 @@ use std::path::Path;
 use device_registry_tests::{files, workspace};
 
 /// The files of crates that read variables by other means, how often, and what they read.
-const READERS: [(&str, usize, &str); 26] = [
+const READERS: [(&str, usize, &str); 27] = [
     ("crates/device-config/src/apply.rs", 1, "whether DEVICE_DEFAULT is set"),
     ("crates/device-conformance/src/environment.rs", 5, "what a test runs, in a process of a test"),
     ("crates/device-conformance/src/process.rs", 3, "the variables of a child, in a process of a test"),
     ("crates/device-conformance/src/subprocess.rs", 4, "the name of a test, in a process of a test"),
     ("crates/device-cuda/src/backend.rs", 1, "numbers of devices, for a message"),
-    ("crates/device-opencl/src/library.rs", 1, "for a message; elevated processes have returned before"),
+    ("crates/device-opencl/src/library.rs", 2, "for a message; elevated processes have returned before"),
     ("crates/device-openreg/src/lib.rs", 1, "numbers and names of devices"),
     ("crates/device-plugin/src/install/places.rs", 1, "folders, which an elevated process ignores there"),
     ("crates/device-plugin/src/abi/header.rs", 2, "a compiler and a folder, of its tests"),
@@ -26,6 +26,7 @@ const READERS: [(&str, usize, &str); 26] = [
     ("crates/device-trace/src/lib.rs", 1, "on or off"),
     ("crates/device-trace/src/trace.rs", 1, "a number of megabytes"),
     ("crates/device-wgpu/src/apis.rs", 1, "names of interfaces"),
+    ("crates/devices/src/doctor/drivers.rs", 1, "names of drivers"),
     ("crates/devices/src/doctor/environment.rs", 1, "all, to print them"),
     ("crates/devices/src/lib.rs", 1, "whether folders of plugins are named"),
     ("crates/entry-points-macros/src/group.rs", 2, "what Cargo says to a macro"),

@@ -163,8 +163,9 @@ fn no_platform() -> String {
 /// The file of Mesa's Rusticl, if the loader looks at it. Rusticl has no platform, or before Mesa 26 one
 /// without devices, where its variable does not name a driver.
 fn rusticl() -> Option<PathBuf> {
-    let variables = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"].into_iter().filter_map(env::var_os);
-    let place = variables.map(PathBuf::from).find(|value| !value.as_os_str().is_empty());
+    let variables = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"].into_iter();
+    let values = variables.filter_map(|name| path_variable(name).ok().flatten());
+    let place = values.map(PathBuf::from).find(|value| !value.as_os_str().is_empty());
     let place = place.unwrap_or_else(|| VENDORS_FOLDER.into());
     let files: Vec<_> = match fs::read_dir(&place) {
         Ok(files) => files.flatten().map(|file| file.path()).collect(),
