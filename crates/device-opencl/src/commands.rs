@@ -74,6 +74,8 @@ struct State {
     failed: usize,
     /// Whether commands behind it may be about to fail for it.
     settles: bool,
+    /// Whether a kernel that has not returned may have the queue.
+    lent: bool,
     /// How many commands were submitted. A command's number is that count after it. All that one kernel
     /// enqueues counts as one command.
     submitted: u64,
@@ -123,12 +125,13 @@ impl Command {
 
 impl Commands {
     pub(crate) fn new(queue: Arc<OpenClStream>) -> Self {
-        let (failed, settles, submitted, done, unfinished) = Default::default();
-        let (failure, reported, read_failures, events) = Default::default();
+        let (failed, settles, lent, submitted, done) = Default::default();
+        let (unfinished, failure, reported, read_failures, events) = Default::default();
         Self(Mutex::new(State {
             queue,
             failed,
             settles,
+            lent,
             submitted,
             done,
             unfinished,
@@ -167,7 +170,9 @@ impl Commands {
 
     /// Counts what a kernel has enqueued. The kernel keeps its commands' events to itself.
     pub(crate) fn add_unknown(&self) {
-        self.lock().submitted += 1;
+        let mut state = self.lock();
+        state.submitted += 1;
+        state.lent = false;
     }
 
     /// How many commands were submitted.
@@ -187,12 +192,22 @@ impl Commands {
         let mut state = self.lock();
         if state.failed > 0 {
             state = self.settle(state);
-            if state.is_over() {
+            if state.is_over() && !state.lent {
                 state.queue = create()?;
                 state.failed = 0;
             }
         }
         Ok(Arc::clone(&state.queue))
+    }
+
+    /// The queue for the commands of a kernel. It is the same until the kernel has returned.
+    pub(crate) fn lend_queue(
+        &self,
+        create: impl FnOnce() -> Result<Arc<OpenClStream>, BackendError>,
+    ) -> Result<Arc<OpenClStream>, BackendError> {
+        let queue = self.queue(create)?;
+        self.lock().lent = true;
+        Ok(queue)
     }
 
     /// The queue of the commands that were enqueued last.

@@ -158,7 +158,8 @@ impl OpenClStream {
         &self.0
     }
 
-    /// The queue, which is in order, and valid for as long as `self`.
+    /// The queue, which is in order, and valid for as long as `self`. After a failure of its work the stream
+    /// has another one: a kernel gets it anew in each launch.
     ///
     /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of
     /// the stream like any other. The stream does not notice commands that are enqueued later.

@@ -57,7 +57,19 @@ impl OpenClQueue {
 
     /// The queue for the next command.
     fn queue(&self) -> Result<Arc<OpenClStream>, BackendError> {
-        self.commands.queue(|| Ok(Arc::new(OpenClStream::new(self.options.create(&self.context)?))))
+        self.commands.queue(|| self.create_queue())
+    }
+
+    fn create_queue(&self) -> Result<Arc<OpenClStream>, BackendError> {
+        Ok(Arc::new(OpenClStream::new(self.options.create(&self.context)?)))
+    }
+
+    /// The queue for a kernel. A queue that cannot be made is logged: the kernel learns that there is none.
+    fn lend_queue(&self) -> Option<Arc<OpenClStream>> {
+        self.commands
+            .lend_queue(|| self.create_queue())
+            .inspect_err(|error| log::error!("a stream that has failed gets no other queue: {error}"))
+            .ok()
     }
 
     /// Enqueues a command to this queue by `enqueue`, which calls `call`, and adds it. Returns its number.
@@ -87,14 +99,14 @@ impl OpenClQueue {
 
 impl StreamDriver for OpenClQueue {
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        self.queue().ok().map(|queue| queue as _)
+        self.lend_queue().map(|queue| queue as _)
     }
 
     fn native_handle(&self, kind: &str) -> Option<u64> {
         if kind != handles::COMMAND_QUEUE {
             return None;
         }
-        self.queue().ok().map(|queue| handles::number(queue.command_queue()))
+        self.lend_queue().map(|queue| handles::number(queue.command_queue()))
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {

@@ -281,6 +281,46 @@ fn fill_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
 }
 
 #[test]
+fn a_kernel_has_one_queue_also_where_a_failure_is_found_meanwhile() {
+    if !standin::is_here("a_kernel_has_one_queue_also_where_a_failure_is_found_meanwhile") {
+        return;
+    }
+    expect_an_end();
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("delays", "clEnqueueWriteBuffer:50,clEnqueueMarkerWithWaitList:1");
+    standin::order("fails", "clEnqueueWriteBuffer:-5");
+    stream.write(&buffer, 0, [1]).unwrap();
+    standin::order("fails", "");
+    let behind = stream.record().unwrap();
+    let queues = Arc::new(Mutex::new(Vec::new()));
+    let of_kernel = Arc::clone(&queues);
+    stream
+        .launch(&[], move |launch| {
+            let mut queues = of_kernel.lock().unwrap();
+            queues.push(launch.stream_as::<OpenClStream>()?.command_queue().addr());
+            assert!(standin::delayed() > 0, "the test comes too late");
+            thread::spawn(move || behind.synchronize().unwrap_err()).join().unwrap();
+            queues.push(launch.stream_as::<OpenClStream>()?.command_queue().addr());
+            Ok(())
+        })
+        .unwrap();
+    stream.synchronize().unwrap_err();
+    let of_kernel = Arc::clone(&queues);
+    stream
+        .launch(&[], move |launch| {
+            let queue = launch.stream_as::<OpenClStream>()?.command_queue().addr();
+            of_kernel.lock().unwrap().push(queue);
+            Ok(())
+        })
+        .unwrap();
+    stream.synchronize().unwrap();
+    let queues = queues.lock().unwrap();
+    assert_eq!(queues[0], queues[1], "while the kernel runs");
+    assert_ne!(queues[1], queues[2], "after the failure");
+}
+
+#[test]
 fn a_wait_for_a_stream_waits_where_the_wait_for_its_queue_returns_early() {
     if !standin::is_here("a_wait_for_a_stream_waits_where_the_wait_for_its_queue_returns_early") {
         return;
