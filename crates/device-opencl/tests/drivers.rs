@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use device_conformance::testing::read_all;
-use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream};
+use device_opencl::{OpenClDevice, OpenClMemory, OpenClStream, handles};
 use device_registry::backend::{BackendError, Launch};
 use device_registry::{Buffer, Device, DeviceError, Stream, device};
 
@@ -265,6 +265,29 @@ fn a_failure_that_stays_with_its_queue_is_reported_once() {
     }
 }
 
+#[test]
+fn a_command_that_fails_for_one_before_it_is_not_reported_as_well() {
+    if !standin::is_here("a_command_that_fails_for_one_before_it_is_not_reported_as_well") {
+        return;
+    }
+    expect_an_end();
+    standin::order("keeps", "commands");
+    let device = device("opencl").unwrap();
+    let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(4).unwrap());
+    standin::order("fails", "clEnqueueWriteBuffer:-5");
+    stream.write(&buffer, 0, [1]).unwrap();
+    standin::order("fails", "");
+    standin::order("delays", "clEnqueueFillBuffer:20");
+    stream.fill(&buffer, .., &[2]).unwrap();
+    standin::order("delays", "");
+    expect_error(stream.query().map(drop), "clEnqueueWriteBuffer: CL_OUT_OF_RESOURCES (-5)");
+    assert!(standin::delayed() > 0, "the test comes too late");
+    // The next command waits for it, and goes to another queue.
+    stream.fill(&buffer, .., &[3]).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(read_all(&buffer), [3; 4]);
+}
+
 /// Enqueues a fill of which the stream has no event.
 fn fill_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
     let (cl, span) = (launch.driver_as::<OpenClDevice>()?.functions(), launch.spans()[0].as_ref().unwrap());
@@ -301,7 +324,7 @@ fn a_kernel_has_one_queue_also_where_a_failure_is_found_meanwhile() {
             queues.push(launch.stream_as::<OpenClStream>()?.command_queue().addr());
             assert!(standin::delayed() > 0, "the test comes too late");
             thread::spawn(move || behind.synchronize().unwrap_err()).join().unwrap();
-            queues.push(launch.stream_as::<OpenClStream>()?.command_queue().addr());
+            queues.push(handles::command_queue(launch)?.addr());
             Ok(())
         })
         .unwrap();
