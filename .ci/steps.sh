@@ -437,6 +437,15 @@ linkers() {
         --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
 }
 
+step slow drivers 900 'OpenCL and Vulkan drivers that a machine rarely has, and their table in docs/hardware.md'
+drivers() {
+    install_drivers
+    cargo build -q -p devices
+    # Outside of the sources, as it has whole systems.
+    python3 tests/drivers/run.py "${DEVICE_DRIVERS:-/var/tmp/device-registry-drivers}" --devices target/debug/devices \
+        --markdown docs/hardware.md
+}
+
 step slow built-packages 350 'the packages, as a registry builds them'
 built-packages() {
     local folder
