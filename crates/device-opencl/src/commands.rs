@@ -125,20 +125,18 @@ impl Command {
 
 impl Commands {
     pub(crate) fn new(queue: Arc<OpenClStream>) -> Self {
-        let (failed, settles, lent, submitted, done) = Default::default();
-        let (unfinished, failure, reported, read_failures, events) = Default::default();
         Self(Mutex::new(State {
             queue,
-            failed,
-            settles,
-            lent,
-            submitted,
-            done,
-            unfinished,
-            failure,
-            reported,
-            read_failures,
-            events,
+            failed: 0,
+            settles: false,
+            lent: false,
+            submitted: 0,
+            done: 0,
+            unfinished: VecDeque::new(),
+            failure: None,
+            reported: 0,
+            read_failures: Vec::new(),
+            events: BTreeMap::new(),
         }))
     }
 

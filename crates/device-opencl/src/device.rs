@@ -56,8 +56,14 @@ pub(crate) struct OpenClDriver {
 impl OpenClDriver {
     pub(crate) fn new(context: Context, facts: &Facts, faults: Faults) -> Self {
         let native = Arc::new(OpenClDevice::new(context));
-        let (idle, mapping, reads) = Default::default();
-        Self { facts: facts.clone(), native: Mutex::new(Some(native)), idle, mapping, reads, faults }
+        Self {
+            facts: facts.clone(),
+            native: Mutex::new(Some(native)),
+            idle: Mutex::default(),
+            mapping: Mutex::default(),
+            reads: Arc::default(),
+            faults,
+        }
     }
 
     fn device(&self) -> Result<Arc<OpenClDevice>, BackendError> {

@@ -229,8 +229,13 @@ impl QueuedRead {
     ) -> Result<Arc<Self>, OpenClError> {
         let (functions, reads) = (event.functions(), Arc::clone(&open.0));
         let end = Mutex::new(Some(End { destination, completion, _open: open }));
-        let (outcome, first) = Default::default();
-        let read = Arc::new(Self { reads, event: Arc::downgrade(event), end, outcome, first });
+        let read = Arc::new(Self {
+            reads,
+            event: Arc::downgrade(event),
+            end,
+            outcome: OnceLock::new(),
+            first: AtomicBool::new(false),
+        });
         let owned = Arc::into_raw(Arc::clone(&read));
         // SAFETY: the event is valid, and the callback owns what its argument points to.
         let registered = unsafe {
