@@ -1,9 +1,9 @@
 //! A check that exceeded its time limit, and what it was doing.
 
-use std::fmt;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use device_registry::{Device, DriverCall};
 
@@ -22,7 +22,19 @@ pub(crate) struct Hung {
     callers: Vec<Arc<str>>,
     /// What devices did last, a line each. Empty without the flight recorder.
     records: String,
+    /// How many threads of the machine want to run for each of its cores, where that is too many.
+    load: Option<f64>,
     thread: JoinHandle<()>,
+}
+
+/// From so many threads for each core on, a check may take longer than its limit for that alone.
+const BUSY: f64 = 2.0;
+
+/// How many threads want to run for each core, as the average of a minute. `None` if they are few, or if the
+/// system does not say.
+fn load(averages: &str, cores: usize) -> Option<f64> {
+    let minute: f64 = averages.split_whitespace().next()?.parse().ok()?;
+    Some(minute / cores as f64).filter(|load| *load >= BUSY)
 }
 
 impl Hung {
@@ -42,7 +54,9 @@ impl Hung {
         let under_way = of_backend.iter().filter(matters).map(DriverCall::to_string).collect();
         let callers = of_backend.into_iter().filter_map(|call| call.thread).collect();
         let records = device_trace::last_records(RECORDS);
-        Self { limit, under_way, callers, records, thread }
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let load = fs::read_to_string("/proc/loadavg").ok().and_then(|averages| load(&averages, cores));
+        Self { limit, under_way, callers, records, load, thread }
     }
 
     /// The names of the threads that had calls to the backend under way, that of the oldest call first.
@@ -65,6 +79,13 @@ impl fmt::Display for Hung {
             0 => write!(f, "under way: {}", listed.join("; "))?,
             more => write!(f, "under way: {}; and {more} more", listed.join("; "))?,
         }
+        if let Some(load) = self.load {
+            write!(
+                f,
+                "; the machine is busy, with {load:.1} threads for each core, and that may be all: \
+                 DEVICE_CONFORMANCE_TIME_LIMIT sets another limit, in seconds"
+            )?;
+        }
         if !self.records.is_empty() {
             write!(f, "\nwhat devices did last:\n{}", self.records.trim_end())?;
         }
@@ -75,7 +96,6 @@ impl fmt::Display for Hung {
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::mpsc;
-    use std::thread;
 
     use super::*;
 
@@ -86,7 +106,7 @@ pub(crate) mod tests {
         let under_way = under_way.iter().map(|&text| text.to_owned()).collect();
         let callers = callers.iter().map(|&name| name.into()).collect();
         let (limit, records) = (Duration::from_secs(30), String::new());
-        (Hung { limit, under_way, callers, records, thread }, end)
+        (Hung { limit, under_way, callers, records, load: None, thread }, end)
     }
 
     #[test]
@@ -100,6 +120,20 @@ pub(crate) mod tests {
         assert_eq!(
             message(&["1", "2", "3", "4", "5", "6"]),
             "it exceeded the time limit of 30s; under way: 1; 2; 3; 4; and 2 more"
+        );
+    }
+
+    #[test]
+    fn the_message_says_that_the_machine_is_busy() {
+        assert_eq!(load("31.50 20.00 9.00 40/700 1234\n", 2), Some(15.75));
+        assert_eq!(load("1.90 20.00 9.00 1/700 1234\n", 2), None);
+        assert_eq!(load("", 2), None);
+        let mut hung = hung(&[], &[]).0;
+        hung.load = Some(15.75);
+        let message = hung.to_string();
+        assert!(
+            message.contains("under way; the machine is busy, with 15.8 threads for each core"),
+            "{message}"
         );
     }
 }
