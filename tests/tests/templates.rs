@@ -22,7 +22,6 @@ const DERIVED: [Derived; 3] = [
         placeholders: &[
             ["device-mycpu", "{{project-name}}"],
             ["MYCPU", "{{backend | shouty_snake_case}}"],
-            ["MyCpu", "{{backend | upper_camel_case}}"],
             ["mycpu", "{{backend}}"],
         ],
     },
@@ -33,7 +32,6 @@ const DERIVED: [Derived; 3] = [
             ["device-myqueue", "{{project-name}}"],
             ["device_myqueue", "{{crate_name}}"],
             ["MYQUEUE", "{{backend | shouty_snake_case}}"],
-            ["MyQueue", "{{backend | upper_camel_case}}"],
             ["myqueue", "{{backend}}"],
             [
                 "Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to\n\
@@ -84,12 +82,6 @@ fn derived(of: &Derived) -> Vec<(String, String)> {
     derived
 }
 
-/// A word in camel case with a capital first.
-fn upper_camel_case(name: &str) -> String {
-    let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
-    name.split('_').filter(|word| !word.is_empty()).map(capital).collect()
-}
-
 /// Does what cargo-generate does with the placeholders that stand here.
 fn fill(text: &str, project: &str, backend: &str) -> String {
     let mut parts = text.split("{{");
@@ -101,7 +93,6 @@ fn fill(text: &str, project: &str, backend: &str) -> String {
             "crate_name" => project.replace('-', "_"),
             "backend" => backend.to_owned(),
             "backend | shouty_snake_case" => backend.to_uppercase(),
-            "backend | upper_camel_case" => upper_camel_case(backend),
             "registry" => workspace().display().to_string().replace('\\', "/"),
             other => panic!("{other:?} is no placeholder: {text}"),
         };
@@ -151,6 +142,23 @@ fn the_sources_are_those_of_the_examples() {
     }
 }
 
+/// A type or a function that has the name of the backend does not compile if that is `span`, `device` or
+/// `mod`. The `static` is in capitals, which nothing else is but `BACKENDS`.
+#[test]
+fn the_name_of_a_backend_is_no_name_in_its_source() {
+    for of in &DERIVED {
+        for (path, text) in derived(of).iter().filter(|(path, _)| path.ends_with(".rs")) {
+            for line in text.lines() {
+                let code = line.split("//").next().unwrap_or_default();
+                for (at, _) in code.match_indices("{{backend") {
+                    let before = &code[..at];
+                    assert!(before.ends_with('"') || before.ends_with("pub static "), "{path}: {line}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_program_prints_a_tensor_and_passes_its_tests() {
     let project = project("program", "from-a-template", "");
@@ -164,10 +172,12 @@ fn a_program_prints_a_tensor_and_passes_its_tests() {
 #[test]
 #[ignore = "slow: two builds, and the suite on both"]
 fn a_backend_passes_its_tests_under_a_name_of_its_own() {
-    for (template, name) in [("backend", "device-acme-one"), ("backend-with-queues", "device-acme-two")] {
-        let project = project(template, name, "acme_gpu");
+    for (template, name, backend) in
+        [("backend", "device-acme-one", "memory"), ("backend-with-queues", "device-acme-two", "acme_gpu")]
+    {
+        let project = project(template, name, backend);
         let outcome = run(&mut project.cargo(["test", "--", "--format", "pretty"])).success();
-        outcome.shows("test acme_gpu:0::memory::round_trip");
+        outcome.shows(&format!("test {backend}:0::memory::round_trip"));
         assert!(!outcome.stderr.contains("warning"), "{}", outcome.stderr);
     }
 }

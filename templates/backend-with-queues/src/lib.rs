@@ -3,6 +3,7 @@
 //!
 //! README.md says what to change in a real one.
 
+// A backend that calls a library in C takes this line out.
 #![forbid(unsafe_code)]
 
 mod event;
@@ -18,8 +19,8 @@ use device_registry::backend::{
 
 use crate::stream::QueueStream;
 
-pub use crate::memory::{{backend | upper_camel_case}}Memory;
-pub use crate::stream::{{backend | upper_camel_case}}Stream;
+pub use crate::memory::QueueMemory;
+pub use crate::stream::NativeStream;
 
 device_registry::backend::entry_points! {
     /// The backend `{{backend}}`, for programs that register it by hand.
@@ -28,12 +29,12 @@ device_registry::backend::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    Ok(Box::new({{backend | upper_camel_case}}))
+    Ok(Box::new(QueueBackend))
 }
 
-struct {{backend | upper_camel_case}};
+struct QueueBackend;
 
-impl Backend for {{backend | upper_camel_case}} {
+impl Backend for QueueBackend {
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(2)
     }
@@ -62,7 +63,7 @@ impl DeviceDriver for QueueDevice {
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        Ok(Arc::new({{backend | upper_camel_case}}Memory::new(options.len)?))
+        Ok(Arc::new(QueueMemory::new(options.len)?))
     }
 
     // The core enqueues all work through here.

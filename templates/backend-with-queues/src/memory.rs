@@ -6,13 +6,13 @@ use std::sync::Arc;
 use device_registry::backend::{BackendError, FillPattern, HostMemory, Memory, Span, open_windows};
 
 /// One allocation. A driver for hardware keeps its handle here, and frees it in `Drop`.
-pub struct {{backend | upper_camel_case}}Memory {
+pub struct QueueMemory {
     bytes: Arc<HostMemory>,
 }
 
-impl Memory for {{backend | upper_camel_case}}Memory {}
+impl Memory for QueueMemory {}
 
-impl {{backend | upper_camel_case}}Memory {
+impl QueueMemory {
     pub(crate) fn new(len: usize) -> Result<Self, BackendError> {
         Ok(Self { bytes: Arc::new(HostMemory::zeroed(len)?) })
     }
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn of(span: &Span) -> Result<Self, BackendError> {
-        let memory = span.memory_as::<{{backend | upper_camel_case}}Memory>()?;
+        let memory = span.memory_as::<QueueMemory>()?;
         Ok(Self { bytes: Arc::clone(&memory.bytes), range: span.range() })
     }
 

@@ -1,5 +1,6 @@
 //! The backend `{{backend}}`: one device, whose memory is the host's. README.md says what to change in a real one.
 
+// A backend that calls a library in C takes this line out.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;
@@ -22,17 +23,18 @@ device_registry::backend::entry_points! {
 /// Once it has succeeded, it does not run again.
 ///
 /// A missing driver is *unavailable*, which reports and test runs distinguish from a failure. Return
-/// `Err(LoadFailure::unavailable("no driver: looked for lib{{backend}}.so.1"))`. A use looks again after
+/// `LoadFailure::unavailable("no driver: looked for lib{{backend}}.so.1")`, and add the error of the library that
+/// did not open by `with_source(error)`: it has the reason. A use looks again after
 /// `LoadFailure::UNAVAILABLE_FOR`. Any other error, by `?`, is a failure, which stays until the program
 /// retries. A driver that is there and has no device at the moment is neither: load it, and return 0 from
 /// `device_count`.
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    Ok(Box::new({{backend | upper_camel_case}}))
+    Ok(Box::new(HostBackend))
 }
 
-struct {{backend | upper_camel_case}};
+struct HostBackend;
 
-impl Backend for {{backend | upper_camel_case}} {
+impl Backend for HostBackend {
     // Called at every listing and at the first use of a device. It must open no device, and take no memory.
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(1)
@@ -45,16 +47,16 @@ impl Backend for {{backend | upper_camel_case}} {
 
     // Called once for each device that is used, with an ordinal below the count.
     fn open(&self, _ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        Ok(OpenedDevice::new(self, {{backend | upper_camel_case}}Device))
+        Ok(OpenedDevice::new(self, HostDevice))
     }
 }
 
 /// An open device. Every call may come from any thread, while others are running.
 ///
 /// Nothing here checks a range: the core has done so, and no [`Span`] is empty or lies outside of its memory.
-struct {{backend | upper_camel_case}}Device;
+struct HostDevice;
 
-impl DeviceDriver for {{backend | upper_camel_case}}Device {
+impl DeviceDriver for HostDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         // A real device adds `.with_total(…).with_free(…)`. std cannot query the memory of the host.
         Ok(MemoryInfo::unknown())

@@ -5,13 +5,13 @@ use device_registry::{Device, DeviceError, device, device_count};
 // Links this package's own library, as it links a program's backends.
 device_registry::autoload!();
 
-fn {{backend}}() -> Device {
+fn first() -> Device {
     device("{{backend}}").expect("it is linked")
 }
 
 #[test]
 fn it_has_one_device() {
     assert_eq!(device_count("{{backend}}").unwrap(), 1);
-    assert_eq!({{backend}}().properties().unwrap().name, "memory of the host");
+    assert_eq!(first().properties().unwrap().name, "memory of the host");
     assert!(matches!(device("{{backend}}:1").unwrap().allocate(1), Err(DeviceError::NoSuchDevice { .. })));
 }

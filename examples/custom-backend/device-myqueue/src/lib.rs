@@ -4,6 +4,7 @@
 //! Read `device-mycpu` first: it explains the parts that every backend has. docs/new-backend.md says what to
 //! change in a real one, such as where to look for a driver.
 
+// A backend that calls a library in C takes this line out.
 #![forbid(unsafe_code)]
 
 mod event;
@@ -19,8 +20,8 @@ use device_registry::backend::{
 
 use crate::stream::QueueStream;
 
-pub use crate::memory::MyQueueMemory;
-pub use crate::stream::MyQueueStream;
+pub use crate::memory::QueueMemory;
+pub use crate::stream::NativeStream;
 
 device_registry::backend::entry_points! {
     /// The backend `myqueue`, for programs that register it by hand.
@@ -29,12 +30,12 @@ device_registry::backend::entry_points! {
 }
 
 fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    Ok(Box::new(MyQueue))
+    Ok(Box::new(QueueBackend))
 }
 
-struct MyQueue;
+struct QueueBackend;
 
-impl Backend for MyQueue {
+impl Backend for QueueBackend {
     fn device_count(&self) -> Result<usize, BackendError> {
         Ok(2)
     }
@@ -63,7 +64,7 @@ impl DeviceDriver for QueueDevice {
     }
 
     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-        Ok(Arc::new(MyQueueMemory::new(options.len)?))
+        Ok(Arc::new(QueueMemory::new(options.len)?))
     }
 
     // The core enqueues all work through here.

@@ -32,12 +32,12 @@ enum Outcome {
 }
 
 /// The driver's side of a stream. It is private, as is the device: only the core may call it.
-pub(crate) struct QueueStream(Arc<MyQueueStream>);
+pub(crate) struct QueueStream(Arc<NativeStream>);
 
 /// The native handle of a stream: kernels enqueue work of their own through it.
 ///
 /// It is a separate type from the driver: any code may call its safe functions at any time.
-pub struct MyQueueStream {
+pub struct NativeStream {
     jobs: Sender<Job>,
     progress: Arc<Progress>,
 }
@@ -53,16 +53,16 @@ impl QueueStream {
             .name("myqueue".to_owned())
             .spawn(move || queue.into_iter().for_each(|job| worker.perform(job)))
             .map_err(|error| BackendError::other("the queue's thread does not start").with_source(error))?;
-        Ok(Self(Arc::new(MyQueueStream { jobs, progress })))
+        Ok(Self(Arc::new(NativeStream { jobs, progress })))
     }
 }
 
-impl MyQueueStream {
+impl NativeStream {
     /// Enqueues work of a kernel, in the order of the stream. An error or a panic in it becomes the stream's
     /// failure.
     ///
     /// The work runs on the queue's thread, where it must not use devices: it could wait for itself. It opens
-    /// windows on the bytes of [`MyQueueMemory`](crate::MyQueueMemory).
+    /// windows on the bytes of [`QueueMemory`](crate::QueueMemory).
     ///
     /// # Errors
     ///
