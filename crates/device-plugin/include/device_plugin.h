@@ -22,7 +22,9 @@
  *  1. Tables. A struct that begins with `struct_size` may grow at its end. Its writer sets `struct_size` to the size
  *     that the writer knows. A reader takes no more than that, and zero for the rest. So zero means the default, and a
  *     function that is NULL is one that the library does not have. (Two numbers of bytes need DP_UNKNOWN for "not
- *     known": dp_failure.free and those of dp_memory_info.) A struct that the other side fills, dp_memory_info and
+ *     known": dp_failure.free and those of dp_memory_info.) In C, name the members: `{.struct_size = sizeof entry}`.
+ *     Compilers warn of a list by position once the struct has grown, which -Werror makes an error. In C++, begin with
+ *     `dp_entry entry{};` and assign, as some warn of names too. A struct that the other side fills, dp_memory_info and
  *     dp_backend, has its size already: the side that fills it writes no more than that. Other structs never change.
  *     `reserved` is 0.
  *  2. Status. A function that can fail returns DP_OK or another status, which is the kind of the error. Before it

@@ -216,10 +216,49 @@ fn a_status_has_its_name_of_the_header() {
     assert_eq!(abi::status_name(abi::ABSENT + 1), None);
 }
 
+/// Each struct that begins with `struct_size` has one more member, as in a later minor version.
+fn grown(header: &str) -> String {
+    let mut structs = header.split("typedef struct ");
+    let mut grown = structs.next().unwrap_or_default().to_owned();
+    for rest in structs {
+        let end = rest.find("\n} ").expect("a struct ends");
+        let (body, behind) = rest.split_at(end);
+        let more = if body.contains("{\n    size_t struct_size;") { "\n    size_t more;" } else { "" };
+        grown += &format!("typedef struct {body}{more}{behind}");
+    }
+    grown
+}
+
+/// A list of members by position does not, with the flags that authors are told to use.
+#[cfg(unix)]
+#[test]
+fn sources_in_c_compile_with_tables_that_have_grown() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = folder_with("grown", &grown(&header()));
+    let kernels = repository.join("kernels/device-kernels-plugin/include/device_kernels.h");
+    fs::write(folder.join("device_kernels.h"), grown(&fs::read_to_string(kernels).unwrap())).unwrap();
+    let compile = |text: &str| compile(&compiler("CC", "cc"), "-std=c11", "c", &folder, text);
+    for source in [
+        "examples/custom-backend/c/myc.c",
+        "examples/custom-backend/c/mycqueue.c",
+        "tests/plugins/tests/tool/broken.c",
+    ] {
+        let source = repository.join(source);
+        compile(&format!("#include \"{}\"\n", source.display())).unwrap();
+    }
+    let text =
+        "#include \"device_plugin.h\"\nstatic const dp_option_spec LEVEL = {sizeof LEVEL, {0}, {0}};\n";
+    let error = compile(&format!("{text}size_t size(void) {{ return LEVEL.struct_size; }}\n")).unwrap_err();
+    assert!(error.contains("missing"), "{error}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn the_header_is_valid_cpp() {
     let folder = folder_with("cpp", &header());
-    let text = "#include \"device_plugin.h\"\nint main() { return 0; }\n";
+    // As its first rule says, because names in an initialiser are a warning there.
+    let text = "#include \"device_plugin.h\"\n\
+                int main() { dp_entry entry{}; entry.struct_size = sizeof entry; return entry.reserved ? 1 : 0; }\n";
     compile(&compiler("CXX", "c++"), "-std=c++17", "cpp", &folder, text).unwrap();
     fs::remove_dir_all(folder).unwrap();
 }

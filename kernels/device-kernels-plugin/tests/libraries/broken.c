@@ -18,7 +18,12 @@ static uint32_t supports_four(void *set, size_t ordinal, const dk_call *call) {
 
 static const dk_kernel *const one_null[] = {NULL};
 
-static const dk_set_api sound = {sizeof(dk_set_api), kernel_list, 3, NULL, NULL, launch};
+static const dk_set_api sound = {
+    .struct_size = sizeof(dk_set_api),
+    .kernels = kernel_list,
+    .kernel_count = 3,
+    .launch = launch,
+};
 
 static int is(dp_str text, const char *other) {
     const size_t before = strlen("myc__");
@@ -44,12 +49,16 @@ static uint32_t load_broken(dp_str group, dp_str name, const dp_option *const *o
     return DP_OK;
 }
 
-#define ENTRY(text)                                                                                                 \
-    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("myc__" text), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 0, 0}
+#define ENTRY(text, needs_minor)                    \
+    {.struct_size = sizeof(dp_entry),               \
+     .group = TEXT("device.kernels"),               \
+     .name = TEXT("myc__" text),                    \
+     .package = TEXT("device-broken"),              \
+     .version = TEXT("0.1.0"),                      \
+     .requires_minor = needs_minor}
 static const dp_entry broken[] = {
-    ENTRY("refuses"), ENTRY("later"), ENTRY("without_table"), ENTRY("without_launch"), ENTRY("without_rows"),
-    ENTRY("null_row"), ENTRY("fails"), ENTRY("four"),
-    {sizeof(dp_entry), TEXT("device.kernels"), TEXT("myc__next"), TEXT("device-broken"), TEXT("0.1.0"), NULL, 0, 99, 0},
+    ENTRY("refuses", 0),  ENTRY("later", 0), ENTRY("without_table", 0), ENTRY("without_launch", 0), ENTRY("without_rows", 0),
+    ENTRY("null_row", 0), ENTRY("fails", 0), ENTRY("four", 0),          ENTRY("next", 99),
 };
 static const dp_entry other = {
     .struct_size = sizeof(dp_entry),

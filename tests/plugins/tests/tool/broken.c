@@ -98,7 +98,11 @@ static uint32_t load(dp_str name, const dp_option *const *options, size_t option
 #endif
 
 const dp_plugin *device_plugin_v0(const dp_host *host, const dp_report *report) {
-    static const dp_option_spec LEVEL = { sizeof(dp_option_spec), TEXT("level"), TEXT("a number") };
+    static const dp_option_spec LEVEL = {
+        .struct_size = sizeof(dp_option_spec),
+        .name = TEXT("level"),
+        .description = TEXT("a number"),
+    };
     static const dp_option_spec *const OPTIONS[] = { &LEVEL };
     static const dp_entry ACME = {
         .struct_size = sizeof(dp_entry),
