@@ -276,6 +276,11 @@ pub trait Memory: Any + Send + Sync {
     /// The handle is of the memory as [`allocate`](DeviceDriver::allocate) returned it. A span begins
     /// [`offset`](Span::offset) bytes into it. The handle is borrowed: it is valid until the memory is
     /// dropped. The other rules are those of [`DeviceDriver::native_handle`].
+    ///
+    /// The core calls this function only for a device whose backend has opened it with
+    /// [`OpenedDevice::with_native_handles`](crate::backend::OpenedDevice::with_native_handles). Without that
+    /// call it has no effect to implement it: neither the compiler nor a check of the conformance suite finds
+    /// that, and a program that asks for the handle gets an error.
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let _ = kind;
         None

@@ -70,7 +70,9 @@ impl OpenedDevice {
     }
 
     /// Declares that the device has native handles that are numbers of a [kind](DeviceDriver::native_handle).
-    /// Without this call the core never asks for them, and reports that the device has none.
+    /// Without this call the core never calls `native_handle` of the driver, of its memory or of its streams,
+    /// and reports that the device has no such handles. So a backend that implements one of the three has to
+    /// make this call: neither the compiler nor a check of the conformance suite finds that it is missing.
     ///
     /// ```
     /// # use device_registry::backend::{Backend, DeviceDriver, OpenedDevice};

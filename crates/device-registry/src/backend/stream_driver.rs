@@ -31,6 +31,9 @@ pub trait StreamDriver: Send + Sync {
     /// [`Launch::native_stream`](crate::backend::Launch::native_stream) returns it. It is borrowed: it is
     /// valid until the queue is dropped, and so within a launch. The other rules are those of
     /// [`DeviceDriver::native_handle`](crate::backend::DeviceDriver::native_handle).
+    ///
+    /// The core calls this function only for a device whose backend has opened it with
+    /// [`OpenedDevice::with_native_handles`](crate::backend::OpenedDevice::with_native_handles).
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let _ = kind;
         None
