@@ -23,18 +23,18 @@ pub(crate) struct Hung {
     /// What devices did last, a line each. Empty without the flight recorder.
     records: String,
     /// How many threads of the machine want to run for each of its cores, where that is too many.
-    load: Option<f64>,
+    load: Option<f32>,
     thread: JoinHandle<()>,
 }
 
 /// From so many threads for each core on, a check may take longer than its limit for that alone.
-const BUSY: f64 = 2.0;
+const BUSY: f32 = 2.0;
 
 /// How many threads want to run for each core, as the average of a minute. `None` if they are few, or if the
 /// system does not say.
-fn load(averages: &str, cores: usize) -> Option<f64> {
-    let minute: f64 = averages.split_whitespace().next()?.parse().ok()?;
-    Some(minute / cores as f64).filter(|load| *load >= BUSY)
+fn load(averages: &str, cores: usize) -> Option<f32> {
+    let minute: f32 = averages.split_whitespace().next()?.parse().ok()?;
+    Some(minute / cores as f32).filter(|load| *load >= BUSY)
 }
 
 impl Hung {
