@@ -4,14 +4,14 @@ use std::error::Error;
 use std::iter;
 
 use device_registry::backend::{BackendError, BackendErrorKind, Fault};
-use device_registry::{Buffer, DeviceError};
+use device_registry::{Buffer, DeviceError, Stream};
 
 use super::check;
 use super::memory::{TOO_MUCH, out_of_memory};
 use crate::check::{Check, Need};
 use crate::context::Context;
 use crate::failure::{Failure, ensure};
-use crate::fault_injection::{expect_error, expect_failed, fail_next_copy, inject, lose};
+use crate::fault_injection::{enqueue_failing, expect_error, expect_failed, fail_next_copy, inject, lose};
 
 pub(super) const CHECKS: &[Check] = &[
     check!(messages::out_of_memory_tells_what_was_asked, "an out-of-memory error names the requested length"),
@@ -26,7 +26,7 @@ pub(super) const CHECKS: &[Check] = &[
     check!(messages::causes_end, "the source chain of an error ends, and repeats nothing"),
     check!(
         messages::failures_tell_which_call,
-        "the error of a failed copy names the device and the call, in the common style"
+        "the error of a failed copy names the device and the call, in the common style, also of queued work"
     )
     .needs(&[Need::Faults])
     .leaves_failures(),
@@ -110,13 +110,18 @@ fn its_causes_end(error: &BackendError) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Expects an error of the backend in the common style, with the device and the call in its message.
-fn has_good_message(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
+/// Expects an error of the backend in the common style.
+fn has_good_text(error: &DeviceError) -> Result<(), Failure> {
     let Some(of_backend) = error.backend_error() else {
         return Err(Failure::new(format_args!("expected an error of the backend, got: {error}")));
     };
     reads_as_others(of_backend.message())?;
-    its_causes_end(of_backend)?;
+    its_causes_end(of_backend)
+}
+
+/// Expects an error of the backend in the common style, with the device and the call in its message.
+fn has_good_message(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
+    has_good_text(error)?;
     let (said, device) = (error.to_string(), format!("`{}`", context.device()));
     ensure!(said.starts_with(&device) && said.contains(call), "expected {device} and `{call}`, got: {said}");
     Ok(())
@@ -134,6 +139,27 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
     for (call, copy) in copies {
         fail_next_copy(context.device())?;
         has_good_message(context, &expect_failed(copy(&buffer, &other), call)?, call)?;
+    }
+    queued_failures_say_what(context, &buffer, &other)
+}
+
+/// A driver reports the failures of queued work in other calls, and those of reads in a third way.
+fn queued_failures_say_what(context: &Context, buffer: &Buffer, other: &Buffer) -> Result<(), Failure> {
+    let stream = context.stream()?;
+    fail_next_copy(context.device())?;
+    let read = stream.read(buffer, 0..64).and_then(|read| read.wait());
+    has_good_text(&expect_failed(read, "a queued read")?)?;
+    // The stream may report it once more.
+    let _ = stream.synchronize();
+    type Work = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
+    let works: [(&str, Work); 3] = [
+        ("write", |stream, buffer, _| stream.write(buffer, 0, vec![1; 64])),
+        ("copy", |stream, buffer, other| stream.copy(other, 0..64, buffer, 0)),
+        ("fill", |stream, buffer, _| stream.fill(buffer, 0..64, &[1])),
+    ];
+    for (call, work) in works {
+        enqueue_failing(&stream, || work(&stream, buffer, other))?;
+        has_good_text(&expect_failed(stream.synchronize(), &format!("a queued {call}"))?)?;
     }
     Ok(())
 }

@@ -358,6 +358,10 @@ defects! {
     FaultsComeAndGo,
     /// The message of an injected fault is that of a host which got none.
     FaultsSayNothing,
+    /// The report of a failed queued read has a size that no loader of backends in files can read.
+    QueuedReadsSayNothing,
+    /// The report of failed queued work that is no read has a size that no such loader can read.
+    QueuedWorkSaysNothing,
     /// The messages of injected faults have a line's end, which the loader of backends in files escapes.
     FaultsAreEscaped,
     /// The messages of injected faults are not UTF-8, and a loader has replaced what is not.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use device_registry::backend::{BackendError, Completion, EventOptions, HostBuffer, Priority, StreamOptions};
 use parking_lot::Mutex;
 
-use crate::defect::Defect::*;
+use crate::defect::Defect::{self, *};
 use crate::event::{Point, TwinEvent};
 use crate::progress::{Outcome, Progress, Work};
 use crate::wrong::{is_any_wrong, wrong};
@@ -33,6 +33,14 @@ pub(crate) fn create(options: &StreamOptions) -> Result<(), BackendError> {
         return Err(BackendError::invalid("priority out of range"));
     }
     Ok(())
+}
+
+/// The error of queued work, as a loader of backends in files gives it if the report cannot be read.
+pub(crate) fn reported(error: BackendError, defect: Defect) -> BackendError {
+    if !wrong(defect) {
+        return error;
+    }
+    BackendError::other("the report of the plugin has a `struct_size` of 0, which no table can have")
 }
 
 /// Work, in the order in which the queue executes it.

@@ -79,7 +79,9 @@ impl TwinStream {
             wrongly::take_time();
             let done = before.map(|()| faults.before(Operation::Copy).and_then(|()| run()));
             match done {
-                Ok(Err(error)) if !wrong(AsynchronousErrorsAreDropped) => Outcome::Failed(error),
+                Ok(Err(error)) if !wrong(AsynchronousErrorsAreDropped) => {
+                    Outcome::Failed(wrongly::reported(error, QueuedWorkSaysNothing))
+                }
                 _ => Outcome::Done,
             }
         }))
@@ -118,7 +120,9 @@ impl StreamDriver for TwinStream {
                 if wrong(ReadsAreDoneAtOnce) { Ok(()) } else { transfer::read(&source, &mut destination) }
             });
             match read {
-                Err(error) if was_done => return Outcome::FailedRead(error, completion),
+                Err(error) if was_done => {
+                    return Outcome::FailedRead(wrongly::reported(error, QueuedReadsSayNothing), completion);
+                }
                 _ if !was_done && wrong(SkippedWorkIsForgotten) => mem::forget(completion),
                 read => wrongly::complete(completion, read.map(|()| destination)),
             }

@@ -102,11 +102,21 @@ unsafe fn take_back(bytes: HostBytes, destination: Object) -> Result<HostBuffer,
         // SAFETY: the caller promises that the library gives the bytes to this side.
         return unsafe { foreign(bytes) };
     }
-    let wrong = |what| Err(BackendError::other(format_args!("the plugin has finished a read with {what}")));
+    let wrong =
+        |what: &str| Err(BackendError::other(format_args!("the plugin has finished a read with {what}")));
     if bytes.owner != destination {
         return wrong("the destination of another one");
     }
-    DESTINATIONS.take(destination).map_or_else(|| wrong("its destination, which it has released"), Ok)
+    let Some(buffer) = DESTINATIONS.take(destination) else {
+        return wrong("its destination, which it has released");
+    };
+    let (expected, found) = (buffer.len(), bytes.len);
+    if expected != found {
+        return wrong(&format!(
+            "its destination and a wrong length: expected {expected} bytes, found {found}"
+        ));
+    }
+    Ok(buffer)
 }
 
 type Release = unsafe extern "C" fn(Object);

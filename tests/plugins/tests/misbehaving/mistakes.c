@@ -39,6 +39,7 @@ static const char *const MISTAKES[] = {
     "host_shorter", "host_null", "host_late", "host_without_release",
     /* reads */
     "queue_dropped", "queue_dropped_refusal", "queue_refusal_kept", "queue_never", "queue_own_bytes", "queue_wrong_len",
+    "queue_wrong_len_given_back", "queue_odd_failure",
     "queue_no_bytes", "queue_null_bytes", "queue_failed", "queue_failed_silently", "queue_lost", "queue_released_later",
     "queue_watched",
     /* twice, or NULL */
@@ -391,6 +392,14 @@ static uint32_t stream_read(void *object, const dp_span *source, const dp_host_b
     } else if (wrong(backend, "queue_wrong_len")) {
         dp_host_bytes own = own_bytes(source->len + 1, 7);
         done->finish(done->context, DP_OK, &own, NULL);
+    } else if (wrong(backend, "queue_wrong_len_given_back")) {
+        dp_host_bytes longer = *destination;
+        longer.len += 8;
+        done->finish(done->context, DP_OK, &longer, NULL);
+        return DP_OK;
+    } else if (wrong(backend, "queue_odd_failure")) {
+        const dp_failure odd = {0};
+        done->finish(done->context, DP_OTHER, NULL, &odd);
     } else if (wrong(backend, "queue_no_bytes")) {
         done->finish(done->context, DP_OK, NULL, NULL);
     } else if (wrong(backend, "queue_null_bytes")) {

@@ -85,6 +85,10 @@ fn a_read_of_another_length_is_an_error() {
         "the backend returned a buffer of the wrong length: expected 4 bytes, found 5",
     );
     assert!(device.native_handle("test.released").unwrap() > 0);
+    fails(
+        "queue_wrong_len_given_back",
+        "the plugin has finished a read with its destination and a wrong length: expected 4 bytes, found 12",
+    );
 }
 
 #[test]
@@ -97,6 +101,11 @@ fn a_read_without_bytes_is_an_error() {
 fn a_read_that_fails_has_a_message() {
     fails("queue_failed", "the link is down");
     fails("queue_failed_silently", "the plugin reported DP_OTHER without a message");
+    fails(
+        "queue_odd_failure",
+        "the report of the plugin has a `struct_size` of 0, which no table can have: expected the size of the struct in \
+         bytes, as by `sizeof`",
+    );
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(super) const ROWS: &[Row] = &[
         &["errors::cleared_faults_do_not_happen", "unsupported::faults_are_there_or_not"],
     ),
     fails(FaultsSayNothing, &SOUND, &["messages::failures_tell_which_call"]),
+    fails(QueuedReadsSayNothing, &QUEUED, &["messages::failures_tell_which_call"]),
+    fails(QueuedWorkSaysNothing, &QUEUED, &["messages::failures_tell_which_call"]),
     fails(FaultsAreEscaped, &SOUND, &["messages::failures_tell_which_call"]),
     fails(FaultsAreNotUtf8, &SOUND, &["messages::failures_tell_which_call"]),
     fails(
