@@ -76,7 +76,7 @@ fn finish(stream: &CudaQueue) -> Result<Result<(), BackendError>, BackendError> 
                 }
             }
             Err(error) if error.kind() != BackendErrorKind::Lost => {
-                let message = format_args!("waiting for work on memory of the caller failed: {error}");
+                let message = "waiting for work on memory of the caller failed";
                 return Err(BackendError::lost(message).with_source(error));
             }
             outcome => return Ok(outcome),
