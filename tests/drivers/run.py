@@ -128,8 +128,8 @@ class Outcome:
         self.failed = {check for check, outcome in found if outcome == "FAILED"}
         self.passed = sum(outcome == "ok" for outcome in self.checks.values())
         self.ignored = sum(outcome == "ignored" for outcome in self.checks.values())
-        # The suite ends with its counts. One that crashes has no counts.
-        self.ended = re.search(r"^test result: ", printed, re.MULTILINE) is not None and status in (0, 101)
+        # The suite ends with its counts. One that crashes has none, or the status of a signal.
+        self.ended = re.search(r"^test result: ", printed, re.MULTILINE) is not None and 0 <= status < 128
 
 
 def suite(driver, environment, devices, faults, folder):
