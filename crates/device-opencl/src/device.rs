@@ -48,7 +48,7 @@ pub(crate) struct OpenClDriver {
     idle: Mutex<Vec<Handle>>,
     /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
-    /// Those of all streams.
+    /// The reads of all streams.
     reads: Arc<Reads>,
     faults: Faults,
 }

@@ -143,7 +143,7 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
     queued_failures_say_what(context, &buffer, &other)
 }
 
-/// A driver reports the failures of queued work in other calls, and those of reads in a third way.
+/// A driver reports the failures of queued work in other calls, and failures of reads in a third way.
 fn queued_failures_say_what(context: &Context, buffer: &Buffer, other: &Buffer) -> Result<(), Failure> {
     let stream = context.stream()?;
     fail_next_copy(context.device())?;
