@@ -112,6 +112,8 @@ workflows() { sh tests/workflows.sh; }
 step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    # `--all-targets` leaves out what `cargo test` does.
+    cargo clippy --workspace --test builds --test suite --test c_backend -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
         -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
@@ -137,10 +139,16 @@ readme() {
         examples/codec/sample.png --device openreg --decoder openreg=target/debug/libhost_decoder.so
 }
 
-step run tests 360 'the tests, as the README says'
+step run tests 300 'the tests, as the README says'
 tests() {
     require opencl wgpu
     cargo test --workspace
+}
+
+step run builds 240 'tests that build programs, and the suite on backends in files'
+builds() {
+    require opencl wgpu
+    cargo test --workspace --test builds --test suite --test c_backend
 }
 
 # The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for
@@ -182,7 +190,7 @@ validation() {
     DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- --skip wgpu
     # The templates, in C and in files, and in Rust.
     DEVICE_VALIDATE=1 cargo test --workspace --test c_backend -- :0::
-    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test custom_backend -- its_own_tests_pass
+    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test builds -- its_own_tests_pass
     # The other packages have no such test.
     WGPU_VALIDATION=1 WGPU_DEBUG=1 DEVICE_CONFORMANCE_REQUIRE=wgpu \
         cargo test -p device-wgpu -p device-tensor -p decode --test conformance
@@ -427,12 +435,12 @@ examples() {
 }
 
 step slow costs 300 'what unused backends for hardware cost a program'
-costs() { cargo test -p device-registry-tests --test costs -- --ignored; }
+costs() { cargo test -p device-registry-tests --test builds -- --ignored costs::; }
 
 step slow linkers 300 'the slow tests, and other linkers'
 linkers() {
     [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils lld mold
-    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14 cargo test -p device-registry-tests -- --ignored \
+    DEVICE_REGISTRY_REQUIRE_PLATFORMS=mold,bfd,gold,lld14 cargo test -p device-registry-tests --test builds --test memory_soak -- --ignored \
         --skip an_unused_backend_for_hardware --skip a_program_for_ --skip a_program_of_32_bits --skip miri_ \
         --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
 }
@@ -497,7 +505,7 @@ step slow platforms 400 'other targets: musl, Windows by Wine, WebAssembly'
 platforms() {
     bash tests/install-platforms.sh
     DEVICE_REGISTRY_REQUIRE_PLATFORMS=musl,windows-gnu,wasm32,wasi \
-        cargo test -p device-registry-tests --test platforms --test windows_plugins -- --ignored \
+        cargo test -p device-registry-tests --test builds -- --ignored platforms:: windows_plugins:: \
         --skip a_program_ --skip a_linker_ --skip miri_
 }
 
@@ -505,7 +513,7 @@ step slow miri 600 'Miri'
 miri() {
     bash tests/install-platforms.sh
     bash tests/sanitizers.sh miri
-    cargo test -p device-registry-tests --test platforms -- --ignored miri_
+    cargo test -p device-registry-tests --test builds -- --ignored miri_
 }
 
 step slow address-sanitizer 240 'the address and leak sanitizers, if their tools are installed'
@@ -573,5 +581,5 @@ processors() {
     bash tests/processors.sh install
     bash tests/processors.sh
     DEVICE_REGISTRY_REQUIRE_PLATFORMS=s390x,i686,aarch64,riscv64 \
-        cargo test -p device-registry-tests --test processors -- --ignored
+        cargo test -p device-registry-tests --test builds -- --ignored processors::
 }

@@ -21,7 +21,7 @@ use crate::load::{self, Library};
 /// and any crate may for what it defines: [`interface`](crate::interface) has what it needs of the C
 /// interface.
 ///
-/// ```
+/// ```rust,standalone_crate
 /// use device_plugin::group::{FILE_GROUPS, FileEntry, FileGroup, FileGroupDescriptor};
 /// use device_plugin::interface::Table;
 /// use device_registry::registry::{RegisterError, Report};

@@ -13,7 +13,7 @@
 //!
 //! A crate with an observer registers it as a backend does, and is one line in a program's `Cargo.toml`:
 //!
-//! ```
+//! ```rust,standalone_crate
 //! use device_registry::activity::{Batch, OBSERVERS, Observer, ObserverDescriptor};
 //! use device_registry::backend::LoadFailure;
 //!

@@ -31,7 +31,7 @@ pub type KernelError = Box<dyn Error + Send + Sync>;
 ///
 /// A crate registers it, and a program that links that crate and calls [`run`](crate::run) has it:
 ///
-/// ```
+/// ```rust,standalone_crate
 /// use device_registry::Device;
 /// use device_registry::backend::LoadFailure;
 /// use devices::{KERNEL_BENCHMARKS, KernelBenchmark, KernelBenchmarkDescriptor, KernelError, Timer};

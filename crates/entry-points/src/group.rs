@@ -54,7 +54,7 @@ use crate::versions::Versions;
 /// microseconds. After that, look-ups of loaded names take no lock and allocate nothing, also while other
 /// threads register.
 ///
-/// ```
+/// ```rust,standalone_crate
 /// use entry_points::{EntryPoint, Group};
 ///
 /// entry_points::group! {

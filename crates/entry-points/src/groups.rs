@@ -14,7 +14,7 @@ use crate::used_groups;
 /// and private groups that were used. A shared library that has its own copy of this crate has groups of its
 /// own.
 ///
-/// ```
+/// ```rust,standalone_crate
 /// use entry_points::{EntryPoint, groups};
 ///
 /// entry_points::group! {

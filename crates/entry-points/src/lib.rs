@@ -132,7 +132,7 @@ macro_rules! autoload {
 /// Write it once, at the root of the crate. Each static names the distributed slice of its group, as for
 /// [linkme](https://docs.rs/linkme), but the crate needs no dependency on linkme:
 ///
-/// ```
+/// ```rust,standalone_crate
 /// # mod framework {
 /// #     pub trait Greeter: Send + Sync { fn greet(&self) -> String; }
 /// #     entry_points::group! {
@@ -174,7 +174,7 @@ macro_rules! entry_points {
 /// Declares a group: a distributed slice in which plugin crates register, and the function that returns the
 /// [`Group`].
 ///
-/// ```
+/// ```rust,standalone_crate
 /// use entry_points::{EntryPoint, Group};
 ///
 /// pub trait Decoder: Send + Sync {}

@@ -19,7 +19,7 @@
 //!
 //! A decoder is a crate, by custom called `codec-NAME`, that registers itself in one block at its root:
 //!
-//! ```
+//! ```rust,standalone_crate
 //! use codec::{DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadFailure, Picture};
 //! use device_registry::Device;
 //! use device_tensor::Tensor;

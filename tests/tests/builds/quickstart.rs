@@ -6,7 +6,7 @@ use std::process::Command;
 use device_registry::registry::Switches;
 use device_registry_tests::{Outcome, Project, artifacts, run};
 
-const MAIN: &str = include_str!("../../examples/quickstart/src/main.rs");
+const MAIN: &str = include_str!("../../../examples/quickstart/src/main.rs");
 
 /// The dependencies of the example, but for its backend.
 const DEPENDENCIES: &str = "

@@ -157,7 +157,7 @@ fn a_static_program_with_musl_has_its_backends() {
     let project = Project::new(
         "platform-musl",
         ALPHA_AND_BARE,
-        &[("src/main.rs", &main_rs()), ("unwind.c", include_str!("../platforms/unwind_musl.c"))],
+        &[("src/main.rs", &main_rs()), ("unwind.c", include_str!("../../platforms/unwind_musl.c"))],
     );
     let mut command = toolchain.cargo(&project, "run", target);
     if let Toolchain::Debian = toolchain {
@@ -250,7 +250,7 @@ fn a_wasm_module_has_what_blocks_registered() {
             ("bundle/Cargo.toml", bundle),
             ("bundle/src/lib.rs", "device_registry::autoload!();\n"),
             ("src/lib.rs", library),
-            ("run.mjs", include_str!("../platforms/run_wasm.mjs")),
+            ("run.mjs", include_str!("../../platforms/run_wasm.mjs")),
         ],
     );
     for profile in ["dev", "release"] {
@@ -285,7 +285,7 @@ fn a_wasi_program_has_what_blocks_registered() {
     let project = Project::new(
         "platform-wasi",
         ALPHA,
-        &[("src/main.rs", &main_rs()), ("run.mjs", include_str!("../platforms/run_wasi.mjs"))],
+        &[("src/main.rs", &main_rs()), ("run.mjs", include_str!("../../platforms/run_wasi.mjs"))],
     );
     let mut runner = OsString::from("node --no-warnings ");
     runner.push(project.folder().join("run.mjs"));

@@ -48,9 +48,9 @@ impl OnWindows {
             MANIFEST,
             &[
                 ("src/lib.rs", "device_plugin::export!(device_openreg::OPENREG);\n"),
-                ("src/program.rs", include_str!("../platforms/windows_plugins/program.rs")),
-                ("src/suite.rs", include_str!("../platforms/windows_plugins/suite.rs")),
-                ("rude.c", include_str!("../platforms/windows_plugins/rude.c")),
+                ("src/program.rs", include_str!("../../platforms/windows_plugins/program.rs")),
+                ("src/suite.rs", include_str!("../../platforms/windows_plugins/suite.rs")),
+                ("rude.c", include_str!("../../platforms/windows_plugins/rude.c")),
             ],
         );
         windows.build(&project);

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 use device_registry_tests::{Outcome, Project, artifacts, files_in, run};
 
 const EXAMPLE: &str = "examples/custom-backend";
-const LOCK: &str = include_str!("../../examples/custom-backend/Cargo.lock");
-const ROOT_LOCK: &str = include_str!("../../Cargo.lock");
+const LOCK: &str = include_str!("../../../examples/custom-backend/Cargo.lock");
+const ROOT_LOCK: &str = include_str!("../../../Cargo.lock");
 
 /// The line of the program's manifest that adds the first backend.
 const BACKEND: &str = "device-mycpu = { path = \"../device-mycpu\" }\n";
@@ -127,7 +127,7 @@ fn no_source_line_of_the_program_names_a_backend() {
 }
 
 /// The guide for authors of backends.
-const GUIDE: &str = include_str!("../../docs/new-backend.md");
+const GUIDE: &str = include_str!("../../../docs/new-backend.md");
 
 #[test]
 fn the_guide_quotes_the_templates() {

@@ -5,8 +5,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use device_registry::{Device, DeviceError, choose, device, first_available, is_available};
 use proptest::prelude::*;
 
-device_registry::autoload!();
-
 #[test]
 fn accepted_strings_print_as_they_were_written() {
     for text in [

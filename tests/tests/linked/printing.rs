@@ -12,9 +12,7 @@ use device_registry::{Device, backends, device, device_count};
 use device_tensor::ndarray::ArrayD;
 use device_tensor::{Element, Tensor, bf16, f16};
 
-device_registry::autoload!();
-
-const TABLE: &str = include_str!("../printing/cases.txt");
+const TABLE: &str = include_str!("../../printing/cases.txt");
 
 const DTYPES: [&str; 10] = ["bf16", "bool", "f16", "f32", "f64", "i16", "i32", "i64", "i8", "u8"];
 /// The cases of the table.

@@ -11,8 +11,6 @@ use device_registry::registry::Switches;
 use device_registry_tests::{Outcome, run};
 
 // For `device_or_skip`: this program has them all as well.
-device_registry::autoload!();
-
 /// The backends for hardware, and a part of the name of the library that each opens.
 const HARDWARE: [(&str, &str); 3] = [("cuda", "libcuda"), ("opencl", "libOpenCL"), ("wgpu", "libvulkan")];
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use device_registry_tests::{Outcome, Project, artifacts, run};
 
-const MAIN: &str = include_str!("../../examples/codec/decode/src/main.rs");
+const MAIN: &str = include_str!("../../../examples/codec/decode/src/main.rs");
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/codec/sample.png");
 
 /// The dependencies of the example, but for its backend and its decoder.

@@ -38,7 +38,7 @@ fn program_with_a_backend_for(name: &'static str, mut other: Vec<(String, String
             "fn main() {\n    eprintln!(\"{}\", device_registry::backends().report());"
         )
     );
-    let backend = include_str!("../fixtures/device-beta/src/lib.rs");
+    let backend = include_str!("../../fixtures/device-beta/src/lib.rs");
     other.extend(
         [
             (

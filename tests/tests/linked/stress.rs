@@ -5,8 +5,6 @@ use std::process::{Command, Output};
 use device_registry::is_available;
 use device_registry::registry::Switches;
 
-device_registry::autoload!();
-
 fn stress(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stress"));
     for variable in Switches::variables("DEVICE_BACKEND") {

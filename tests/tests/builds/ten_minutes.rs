@@ -6,8 +6,6 @@ use std::fs;
 
 use device_registry_tests::{Project, artifacts, run, workspace};
 
-device_registry::autoload!();
-
 /// A block of code of the page: its language and its text.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let parts = page.split("\n```").collect::<Vec<_>>();
