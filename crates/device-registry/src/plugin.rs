@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use entry_points::message::panic_message;
-use entry_points::{LoadFailure, OptionOrigin};
+use entry_points::{LoadFailure, OptionOrigin, Switches};
 
 use crate::backend::{
     Allocation, Backend, BackendDescriptor, BackendError, Completion, DeviceDriver, DeviceValues,
@@ -16,7 +16,6 @@ use crate::backend::{
     Presence, Span, StreamDriver, Watched, backends,
 };
 use crate::device::Device;
-use crate::registry::Switches;
 use crate::runtime::device_use;
 use crate::runtime::fork::Process;
 use crate::runtime::isolation::drop_isolated;

@@ -1,6 +1,7 @@
 //! What the sources and the pages of this repository say that can be checked.
 
 mod activity;
+mod layers;
 mod locks;
 mod pages;
 mod unused_dependencies;
