@@ -450,6 +450,101 @@ fn the_doctor_names_the_driver_that_ends_its_process() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn the_doctor_waits_for_no_pipe_and_prints_no_long_name() {
+    let folder = folder_of_drivers(&[
+        ("b-long.icd", &"x".repeat(5000)),
+        ("c-nul.icd", "lib\0.so\n"),
+        ("d-long.json", &format!(r#"{{"ICD": {{"library_path": "./{}"}}}}"#, "x".repeat(5000))),
+    ]);
+    let here = folder.path().to_str().unwrap();
+    let pipe = folder.path().join("a-pipe.icd");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", folder.path().join("e-endless.icd")).unwrap();
+    // Otherwise a doctor that waits for the pipe would wait forever.
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_secs(30));
+        while fs::OpenOptions::new().write(true).open(&pipe).is_ok() {}
+    });
+    // The loader would wait for the pipe.
+    let variables = [("OCL_ICD_VENDORS", here), ("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so")];
+    let (printed, problems) = diagnosed("cuda,wgpu", &variables);
+    let expected = [
+        "a-pipe.icd names no OpenCL driver, and loaders skip it: it is not a regular file",
+        "b-long.icd names no OpenCL driver, and loaders skip it: the name of its library has more than 4096 bytes",
+        "c-nul.icd names no OpenCL driver, and loaders skip it: the name of its library has a NUL",
+        "e-endless.icd names no OpenCL driver, and loaders skip it: it is not a regular file",
+    ];
+    assert_eq!(problems.len(), expected.len(), "{problems:#?}");
+    for (problem, expected) in problems.iter().zip(expected) {
+        assert!(problem.contains(expected) && printed.contains(expected), "{expected} in {problem}");
+    }
+    let (_, problems) = diagnosed("cuda,opencl", &[("VK_DRIVER_FILES", here)]);
+    assert!(
+        problems.len() == 1 && problems[0].contains("the name of its library has more than"),
+        "{problems:#?}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn what_a_driver_prints_closes_or_starts_is_no_end_of_its_process() {
+    const ENTRY: &str = "void *clGetExtensionFunctionAddress(const char *name) { (void)name; return 0; }\n\
+                         __attribute__((constructor)) static void begin(void)";
+    let folder = folder_of_drivers(&[
+        (
+            "a.c",
+            &format!(
+                "#include <stdio.h>\n{ENTRY} {{ for (int i = 0; i < 9999; i++) printf(\"%999d\\n\", i); }}"
+            ),
+        ),
+        ("b.c", &format!("#include <unistd.h>\n{ENTRY} {{ close(1); close(2); }}")),
+        ("c.c", &format!("#include <stdio.h>\n{ENTRY} {{ puts(\"devices: refused it\"); fflush(stdout); }}")),
+        // The process that it starts has the pipe, and ends later than the time limit.
+        (
+            "d.c",
+            &format!(
+                "#include <stdlib.h>\n#include <unistd.h>\n{ENTRY} {{ if (!fork()) {{ sleep(25); _exit(0); }} abort(); }}"
+            ),
+        ),
+    ]);
+    for name in ["a", "b", "c", "d"] {
+        let (source, library) = (format!("{name}.c"), format!("lib{name}.so"));
+        let arguments = ["-shared", "-fPIC", "-w", &source, "-o", &library];
+        assert!(Command::new("cc").current_dir(folder.path()).args(arguments).status().unwrap().success());
+        let icd = folder.path().join(format!("{name}.icd"));
+        fs::write(icd, folder.path().join(library).to_str().unwrap()).unwrap();
+    }
+    let here = folder.path().to_str().unwrap();
+    // Not in the process of the doctor.
+    let variables = [("OCL_ICD_VENDORS", here), ("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so")];
+    let (printed, problems) = diagnosed("cuda,wgpu", &variables);
+    for name in ["a", "b", "c"] {
+        assert!(printed.contains(&format!("{here}/lib{name}.so opens\n")), "{printed}");
+    }
+    let ended = "libd.so`, which";
+    assert!(problems.len() == 1 && problems[0].contains(ended), "{problems:#?}");
+    assert!(problems[0].contains("the process that opened it ended with signal: 6"), "{problems:#?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_doctor_opens_drivers_also_when_its_file_was_replaced() {
+    let folder = folder_of_drivers(&[
+        ("a.icd", "HERE/liba.so"),
+        ("a.c", "void *clGetExtensionFunctionAddress(const char *name) { (void)name; return 0; }"),
+    ]);
+    let arguments = ["-shared", "-fPIC", "a.c", "-o", "liba.so"];
+    assert!(Command::new("cc").current_dir(folder.path()).args(arguments).status().unwrap().success());
+    fs::copy(env!("CARGO_BIN_EXE_devices"), folder.path().join("devices")).unwrap();
+    let mut doctor = Command::new("sh");
+    doctor.current_dir(folder.path()).args(["-c", "exec 9<devices; rm devices; exec /proc/self/fd/9 doctor"]);
+    doctor.env("DEVICE_BACKEND_DISABLE", "cuda,wgpu").env("OPENCL_DYLIB_PATH", "/nonexistent/libOpenCL.so");
+    let printed = text(&doctor.env("OCL_ICD_VENDORS", folder.path()).output().unwrap().stdout);
+    assert!(printed.contains("/liba.so opens\n"), "{printed}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn the_doctor_finds_the_vulkan_driver_that_does_not_load() {
     let folder = folder_of_drivers(&[
         ("a.json", r#"{"file_format_version": "1.0.0", "ICD": {"library_path": "./libtext.so"}}"#),

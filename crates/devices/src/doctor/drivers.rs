@@ -22,6 +22,9 @@ const ICD_FOLDER: &str = "/etc/OpenCL/vendors";
 /// How much of a file is read that names a library.
 const LONGEST: u64 = 1 << 16;
 
+/// The longest path of a library, as Linux has it.
+const LONGEST_PATH: usize = 4096;
+
 /// A driver that a loader looks for.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Driver {
@@ -142,7 +145,7 @@ fn in_folder(folder: &Path, extension: &str, of: impl Fn(PathBuf) -> Named) -> V
 fn of_icd(file: PathBuf) -> Named {
     let library = text(&file).and_then(|text| match text.lines().next().map(str::trim) {
         None | Some("") => Err("it names no library".to_owned()),
-        Some(library) => Ok(library.into()),
+        Some(library) => path(library),
     });
     Named { by: file, library, note: None }
 }
@@ -155,15 +158,34 @@ fn of_manifest(file: PathBuf) -> Named {
         match manifest["ICD"]["library_path"].as_str() {
             None | Some("") => Err("it has no `library_path` in `ICD`".to_owned()),
             // A path is relative to the manifest, and a name is looked for as any library.
-            Some(path) if path.contains('/') => Ok(file.parent().unwrap_or(Path::new("")).join(path)),
-            Some(name) => Ok(name.into()),
+            Some(text) if text.contains('/') => Ok(file.parent().unwrap_or(Path::new("")).join(path(text)?)),
+            Some(name) => path(name),
         }
     });
     Named { by: file, library: named, note: None }
 }
 
+/// The path of a library, unless no library can have it.
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.len() > LONGEST_PATH {
+        return Err(format!("the name of its library has more than {LONGEST_PATH} bytes"));
+    }
+    if text.contains('\0') {
+        return Err("the name of its library has a NUL".to_owned());
+    }
+    Ok(text.into())
+}
+
 fn text(file: &Path) -> Result<String, String> {
     let read = |mut text: String| {
+        // The open of a pipe would wait for a process that writes to it. The loader's does.
+        if !fs::metadata(file)?.is_file() {
+            let file = outside(file.display());
+            anstream::eprintln!(
+                "warning: {file} is not a regular file; this program may wait for it forever"
+            );
+            return Err(io::Error::other("it is not a regular file"));
+        }
         File::open(file)?.take(LONGEST).read_to_string(&mut text)?;
         Ok(text)
     };
@@ -189,6 +211,9 @@ impl Named {
             // The other half of a system with two.
             Outcome::Refused(error) if error.contains("wrong ELF class") => {
                 (None, Some("it is for programs of another architecture".to_owned()))
+            }
+            Outcome::NotTried(error) => {
+                (None, Some(format!("no process could be started to open it: {error}")))
             }
             Outcome::Ended(error) => {
                 // The loader opens it in this process too.
