@@ -3,8 +3,9 @@
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use device_registry::backend::{ElevatedProcess, LoadFailure, path_variable};
@@ -173,13 +174,32 @@ fn rusticl() -> Option<PathBuf> {
     };
     files.into_iter().filter(|path| path.extension() == Some("icd".as_ref())).find(|path| {
         let is_rusticl = |text: &str| text.to_lowercase().contains("rusticl");
-        is_rusticl(&path.to_string_lossy()) || fs::read_to_string(path).is_ok_and(|text| is_rusticl(&text))
+        is_rusticl(&path.to_string_lossy()) || text(path).is_ok_and(|text| is_rusticl(&text))
     })
+}
+
+/// The text of a file that names a driver. Of a pipe or a device there is none, as reading it may not end.
+fn text(file: &Path) -> io::Result<String> {
+    const LONGEST: u64 = 1 << 16;
+
+    if !fs::metadata(file)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    File::open(file)?.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_may_never_end_has_no_text() {
+        assert!(text(Path::new("/dev/null")).is_err());
+        assert!(text(Path::new("Cargo.toml")).unwrap().contains("device-opencl"));
+    }
 
     #[test]
     fn an_elevated_process_opens_no_loader_that_would_obey_its_user() {
