@@ -16,7 +16,7 @@ mod common;
 device_registry::autoload!();
 
 /// The names of the library's kernel sets, each of which is wrong in its way.
-const SETS: [&str; 9] = [
+const SETS: [&str; 15] = [
     "refuses",
     "later",
     "without_table",
@@ -26,6 +26,12 @@ const SETS: [&str; 9] = [
     "fails",
     "four",
     "next",
+    "endless",
+    "long_name",
+    "no_utf8",
+    "small_row",
+    "invents",
+    "shouts",
 ];
 
 /// Installs the library's backend once for each of its kernel sets, under the name of the set. Its devices
@@ -97,6 +103,12 @@ fn a_set_that_does_not_load_is_an_error_that_says_why() {
         ("without_launch", "the plugin does not have the function `dk_set_api.launch`, which is required"),
         ("without_rows", "`dk_set_api.kernels` is NULL, and `kernel_count` is 3"),
         ("null_row", "the table `dk_kernel` of the plugin is null"),
+        ("endless", "`dk_set_api.kernels` has 18446744073709551615 rows; expected at most 4096"),
+        ("long_name", "the name of a kernel: the plugin passed a text of 18446744073709551615 bytes"),
+        (
+            "small_row",
+            "the table `dk_kernel` of the plugin has a `struct_size` of 8, which no table can have",
+        ),
         (
             "next",
             "requires version 0.99 of the interface; this program has 0.3, so it has to be built with a \
@@ -143,6 +155,21 @@ fn a_kernel_that_fails_is_named_with_its_library_and_the_stream_continues() {
     let loaded = |device: &LoadedDevice| Ok(!device.object().is_null());
     assert!(fails.with_driver(loaded).unwrap());
     fails.close().unwrap();
+}
+
+#[test]
+fn a_status_a_report_or_a_name_that_is_none_is_an_error_and_no_more() {
+    let _turn = installed();
+    for (set, expected) in [
+        ("invents", "the plugin reported status 77, which the interface does not have, without a message"),
+        ("shouts", "the plugin passed a text of 18446744073709551615 bytes; expected at most 65536"),
+        ("no_utf8", "no kernel"),
+    ] {
+        let device = device(set).unwrap();
+        let error = add(device, 3).unwrap_err();
+        assert!(error.contains(expected), "{set}: {error}");
+        device.close().unwrap();
+    }
 }
 
 #[test]
