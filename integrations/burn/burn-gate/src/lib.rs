@@ -15,11 +15,12 @@
 //! TOKEN`, gets a text of the caller's, and all else a status of HTTP.
 //!
 //! All that has to happen in ten seconds. Of the connections that have no session yet, there are at most 128,
-//! and 64 from one address; the loopback addresses count as one. A connection above that is accepted, and the
-//! oldest is closed: a client of burn needs a few milliseconds, and connections that only wait cannot lock it
-//! out. A flood of new ones can close a client's connection before it has a session. burn's client repeats a
-//! handshake for 16 seconds, so the flood delays it, and a close after the handshake is an error of its
-//! `init`.
+//! and half as many from one address; the loopback addresses count as one. They are fewer where the process
+//! may open few files: each has up to four descriptors, and together they have at most half of all. A
+//! connection above that is accepted, and the oldest is closed: a client of burn needs a few milliseconds,
+//! and connections that only wait cannot lock it out. A flood of new ones can close a client's connection
+//! before it has a session. burn's client repeats a handshake for 16 seconds, so the flood delays it, and a
+//! close after the handshake is an error of its `init`.
 //!
 //! # The port behind
 //!
@@ -75,7 +76,7 @@ pub async fn serve<B: BackendIr>(
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let servers = Arc::new(Servers::new(server, tokens, report, left, counts));
-    let mut waiting = Waiting::default();
+    let mut waiting = Waiting::new();
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {

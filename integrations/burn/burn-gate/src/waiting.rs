@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::AbortHandle;
 
-/// How many there are at most, and how many from one peer.
+/// How many there are at most, of which one peer may have half.
 const LIMIT: usize = 128;
-const LIMIT_PER_PEER: usize = 64;
+
+/// How many descriptors of this process a connection has at most: the client's, both ends of that to burn's
+/// server, and the one that keeps its port.
+const DESCRIPTORS: u64 = 4;
 
 /// Where a connection comes from: its address, and one value for all loopback addresses. A program of this
 /// machine can connect from each of 127.0.0.0/8.
@@ -23,9 +26,12 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// The connections without a session, the oldest first.
-#[derive(Default)]
-pub(crate) struct Waiting(VecDeque<Connection>);
+/// The connections without a session.
+pub(crate) struct Waiting {
+    /// The oldest first.
+    connections: VecDeque<Connection>,
+    limit: usize,
+}
 
 struct Connection {
     peer: Peer,
@@ -34,34 +40,59 @@ struct Connection {
 }
 
 impl Waiting {
+    /// At most [`LIMIT`], and fewer where this process may have few descriptors: half of them stay for
+    /// sessions.
+    pub(crate) fn new() -> Self {
+        Self::for_descriptors(most_descriptors())
+    }
+
+    fn for_descriptors(most: Option<u64>) -> Self {
+        let limit = most.map_or(LIMIT, |most| usize::try_from(most / 2 / DESCRIPTORS).unwrap_or(LIMIT));
+        Self { connections: VecDeque::new(), limit: limit.clamp(2, LIMIT) }
+    }
+
     /// Closes the oldest connections where one more would be too many.
     pub(crate) fn make_room_for(&mut self, peer: Peer) {
-        self.0.retain(|each| !each.has_session.load(Ordering::Acquire) && !each.task.is_finished());
-        let of_peer = self.0.iter().filter(|each| each.peer == peer).count();
-        let oldest = if of_peer >= LIMIT_PER_PEER {
-            self.0.iter().position(|each| each.peer == peer)
+        let Self { connections, limit } = self;
+        connections.retain(|each| !each.has_session.load(Ordering::Acquire) && !each.task.is_finished());
+        let of_peer = connections.iter().filter(|each| each.peer == peer).count();
+        let oldest = if of_peer >= *limit / 2 {
+            connections.iter().position(|each| each.peer == peer)
         } else {
-            (self.0.len() >= LIMIT).then_some(0)
+            (connections.len() >= *limit).then_some(0)
         };
-        if let Some(connection) = oldest.and_then(|oldest| self.0.remove(oldest)) {
+        if let Some(connection) = oldest.and_then(|oldest| connections.remove(oldest)) {
             connection.task.abort();
         }
     }
 
     pub(crate) fn add(&mut self, peer: Peer, has_session: Arc<AtomicBool>, task: AbortHandle) {
-        self.0.push_back(Connection { peer, has_session, task });
+        self.connections.push_back(Connection { peer, has_session, task });
     }
+}
+
+/// How many descriptors this process may have, if there is such a limit.
+#[cfg(unix)]
+fn most_descriptors() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+#[cfg(not(unix))]
+fn most_descriptors() -> Option<u64> {
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LIMIT_PER_PEER: usize = LIMIT / 2;
+
     /// The connections of `peers`, each with a task that never ends, and whether each was closed.
     fn closed(peers: impl IntoIterator<Item = impl Into<IpAddr>>, with_session: bool) -> Vec<bool> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let mut waiting = Waiting::default();
+            let mut waiting = Waiting::for_descriptors(None);
             let mut tasks = Vec::new();
             for peer in peers {
                 let peer = Peer::from(peer.into());
@@ -103,5 +134,14 @@ mod tests {
     #[test]
     fn connections_with_a_session_are_not_counted() {
         assert!(!closed([[10, 0, 0, 1]; LIMIT + 5], true).contains(&true));
+    }
+
+    #[test]
+    fn they_leave_half_of_the_descriptors_to_sessions() {
+        for (most, limit) in
+            [(None, 128), (Some(u64::MAX), 128), (Some(1024), 128), (Some(256), 32), (Some(1), 2)]
+        {
+            assert_eq!(Waiting::for_descriptors(most).limit, limit, "{most:?}");
+        }
     }
 }
