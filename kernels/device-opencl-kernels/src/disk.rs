@@ -129,14 +129,21 @@ impl Disk {
         }
     }
 
-    /// Keeps a program. After a failure there are no other attempts.
+    /// Keeps a program. After a failure there are no other attempts, unless it is of this program alone.
     pub(crate) fn write(&self, key: &Key, program: &[u8]) {
         if self.failed.load(Ordering::Relaxed) {
             return;
         }
-        if let Err(error) = self.try_write(key, program) {
-            self.failed.store(true, Ordering::Relaxed);
-            log::debug!("compiled programs are not kept in {}: {error}", self.folder.display());
+        match self.try_write(key, program) {
+            Ok(()) => {}
+            // In the place of the file: `read` says so in each process. It is not removed, as it is not ours.
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                log::debug!("a compiled program is not kept in {}: {error}", self.path(key).display());
+            }
+            Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
+                log::debug!("compiled programs are not kept in {}: {error}", self.folder.display());
+            }
         }
     }
 
@@ -475,6 +482,19 @@ mod tests {
         fs::remove_file(&file).unwrap();
         disk.write(&key("x"), b"program");
         assert_eq!(disk.read(&key("x")), Found::Nothing);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_in_the_place_of_a_file_keeps_no_other_program_out() {
+        let (_folder, disk) = disk(1 << 20);
+        fs::create_dir_all(disk.path(&key("x"))).unwrap();
+        disk.write(&key("x"), b"program");
+        assert!(matches!(disk.read(&key("x")), Found::Unusable(_)));
+        disk.write(&key("y"), b"program");
+        assert_eq!(disk.read(&key("y")), Found::Program(b"program".to_vec()));
+        // Nothing is left of the one that could not be written.
+        assert_eq!(fs::read_dir(&disk.folder).unwrap().count(), 2);
     }
 
     #[cfg(unix)]
