@@ -94,7 +94,11 @@
  * D13. Events. An event is done when all work that was submitted before it is done. It may outlive its stream.
  *      `elapsed_since` returns DP_INVALID if the start was reached later than the event itself.
  * D14. Waiting for events. `wait` gets an event whose stream was flushed after it was recorded. So two streams never
- *      wait for work that is not submitted, not even in one queue of the hardware.
+ *      wait for work that is not submitted, not even in one queue of the hardware. A stream that waits for an event
+ *      that fails, or whose device is lost, fails with it, because the work behind the wait may use data that was
+ *      never written. Either the library fails that work, by D12. Or it runs the work, and the program asks the event
+ *      when the library reports the work as done: then the program fails the stream, and the reads and events behind
+ *      the wait.
  * D15. Reads. The library finishes the completion of each read once, on any thread. It may do so before the stream
  *      counts the read as done, or later than `synchronize` returns. When it refuses a read, it finishes the read
  *      with DP_DROPPED and releases the destination, in any order; the error of the call says why. The destination
@@ -499,7 +503,8 @@ typedef struct dp_stream_api {
     uint32_t (*record)(void *stream, const dp_event_options *options, void **event, const dp_report *report);
 
     /* Makes later work wait for an event of a stream of this backend, perhaps of another device. The program keeps the
-     * event as it keeps memory. If the event returns an error, this queue may fail too: rule D18 says how. */
+     * event as it keeps memory. If the event fails, this queue may fail too, or run the later work: rule D14. A lost
+     * device of the event is no loss of this one: rule D18. */
     uint32_t (*wait)(void *stream, void *event, const dp_report *report);
 
     /* A kernel has returned that may have submitted native work to the queue. */

@@ -60,7 +60,7 @@ use crate::runtime::table;
 /// makes the stream skip the work after it, until one [`synchronize`](Self::synchronize) or
 /// [`query`](Self::query) has returned the error. The stream skips all work that was enqueued before that
 /// return, since its caller did not know of the failure. Skipped reads and events return the same error, and
-/// a stream that waits for such an event fails with it.
+/// a stream that [waits for such an event](Self::wait_event) fails with it.
 ///
 /// So every error is reported, once, and work that is enqueued after the report runs. If a stream is dropped
 /// before it reports its error, [`Device::synchronize`] returns the error, and the log has it too.
@@ -420,9 +420,15 @@ impl Stream {
     /// Makes all work that is enqueued after this call wait until `event` is done. The event may be of any
     /// stream of any device.
     ///
+    /// If the event fails, this stream fails with it on every backend, because work behind the wait may use
+    /// data that was never written: its reads and events behind the wait return an error, and
+    /// [`synchronize`](Self::synchronize) or [`query`](Self::query) reports one, once. A device that waits by
+    /// itself may have run the work behind the wait, or not.
+    ///
     /// # Errors
     ///
-    /// If either device is lost or closed. If the event has an error, this stream fails with it later.
+    /// If either device is lost or closed. If the event fails, or its device is lost, this stream fails
+    /// later.
     pub fn wait_event(&self, event: &Event) -> Result<(), DeviceError> {
         self.queue().accept(Operation::Wait(Arc::clone(event.point())))
     }

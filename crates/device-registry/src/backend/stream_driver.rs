@@ -108,6 +108,9 @@ pub trait StreamDriver: Send + Sync {
     /// Makes later work wait until an event is done. A stream of this backend has recorded the event, and was
     /// [flushed](Self::flush) since then: the work before the event is submitted.
     ///
+    /// If the event fails, this stream fails with it. The driver may fail the later work, or run it and leave
+    /// the failure to the core: rule D14.
+    ///
     /// # Errors
     ///
     /// [`BackendError::unsupported`], which is the default, makes the core wait for the event before it

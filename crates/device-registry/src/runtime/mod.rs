@@ -27,3 +27,4 @@ pub(crate) mod table;
 pub(crate) mod timed;
 pub(crate) mod transfer;
 pub(crate) mod validation;
+pub(crate) mod waits;

@@ -214,7 +214,7 @@ impl Operation {
             }
             Self::Read { source, mut destination, read } => {
                 // From here on a failure is the queue's failure, and is reported in any case.
-                read.outcome.accept(0)?;
+                read.outcome.accept(0, None)?;
                 let result = device.call("read", |driver| driver.read(&source, &mut destination));
                 drop(source);
                 read.finish(result.clone().map(|()| destination));

@@ -16,7 +16,8 @@ use crate::runtime::device_use;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::open_device::{Awaited, OpenDevice, log_unreported};
 use crate::runtime::origin::Origin;
-use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, wait, wait_timeout};
+use crate::runtime::waits::{Ask, Before};
+use crate::sync::{AtomicBool, Condvar, Mutex, MutexGuard, lock, thread, wait, wait_timeout};
 
 /// The result of one piece of queued work, from its submission until it is taken.
 pub(crate) struct Outcome {
@@ -58,8 +59,19 @@ enum Submission {
     /// The driver has not accepted or refused the work yet. A failure during that time is a refusal.
     UnderWay { failure: Option<DeviceError> },
     /// The work belongs to a queue, and its failure is that queue's failure. A thread that looks at the
-    /// outcome first makes the queue begin it.
-    Accepted { number: u64 },
+    /// outcome first makes the queue begin it. A driver may do it although an event that the queue waited for
+    /// before has failed: the thread that takes the result asks first.
+    Accepted { number: u64, waits: Option<Before> },
+}
+
+impl State {
+    /// The waits before work that the driver has done, while their outcome is not known.
+    fn unknown_waits(&self) -> Option<&Before> {
+        match (&self.result, &self.submission) {
+            (ReadResult::Full(Ok(_)), Submission::Accepted { waits, .. }) => waits.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl Outcome {
@@ -153,19 +165,23 @@ impl Outcome {
             self.known.notify_all();
         }
         if let Some(waker) = waker {
-            // A waker is an executor's code. This may be a thread of the driver, for which the task could
-            // wait.
-            let wake = AssertUnwindSafe(|| device_use::forbid(|| waker.wake()));
-            if catch_unwind(wake).is_err() {
-                log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
-            }
+            self.wake(waker);
         }
     }
 
-    /// The driver has accepted the work, as the event or read of its queue with this `number`: from now on
-    /// its failure is the queue's failure. A failure before that is returned, as a refusal.
-    pub(crate) fn accept(&self, number: u64) -> Result<(), DeviceError> {
-        let accepted = Submission::Accepted { number };
+    fn wake(&self, waker: Waker) {
+        // A waker is an executor's code. This may be a thread of the driver, for which the task could wait.
+        let wake = AssertUnwindSafe(|| device_use::forbid(|| waker.wake()));
+        if catch_unwind(wake).is_err() {
+            log_isolated(|| log::error!("`{}`: the waker of a task panicked", self.device.device()));
+        }
+    }
+
+    /// The driver has accepted the work, as the event or read of its queue with this `number`, behind these
+    /// waits: from now on its failure is the queue's failure. A failure before that is returned, as a
+    /// refusal.
+    pub(crate) fn accept(&self, number: u64, waits: Option<Before>) -> Result<(), DeviceError> {
+        let accepted = Submission::Accepted { number, waits };
         let before = std::mem::replace(&mut lock(&self.state).submission, accepted);
         match before {
             Submission::UnderWay { failure: Some(error) } => {
@@ -179,7 +195,8 @@ impl Outcome {
     /// Ensures that the work begins, for a thread that looks at the outcome.
     fn begin(&self) {
         let state = lock(&self.state);
-        let (ReadResult::Empty, Submission::Accepted { number }) = (&state.result, &state.submission) else {
+        let (ReadResult::Empty, Submission::Accepted { number, .. }) = (&state.result, &state.submission)
+        else {
             return;
         };
         let number = *number;
@@ -191,6 +208,44 @@ impl Outcome {
         {
             self.set(Err(error));
         }
+    }
+
+    /// Asks the events that the queue waited for before work that the driver has done. Their failure is the
+    /// result, and becomes the queue's when that is asked itself. Returns `false` if it is not known: an
+    /// event is not done, or this thread may not call drivers.
+    fn ask_awaited(&self, ask: Ask) -> bool {
+        let Some(waits) = lock(&self.state).unknown_waits().cloned() else { return true };
+        let Some(outcome) = waits.ask(ask) else { return false };
+        let mut state = lock(&self.state);
+        if state.unknown_waits().is_none() {
+            return true;
+        }
+        if let Submission::Accepted { waits, .. } = &mut state.submission {
+            *waits = None;
+        }
+        // Dropped without the lock: a driver's memory.
+        let before =
+            outcome.err().map(|error| std::mem::replace(&mut state.result, ReadResult::Full(Err(error))));
+        drop(state);
+        drop((before, waits));
+        true
+    }
+
+    /// Lets a thread of its own ask the events, for a task that waits.
+    fn ask_on_thread(self: &Arc<Self>) -> Result<(), DeviceError> {
+        let outcome = Arc::clone(self);
+        let asks = thread::Builder::new().name(format!("{} read", self.device.device())).spawn(move || {
+            outcome.ask_awaited(Ask::Wait);
+            let waker = lock(&outcome.state).waker.take();
+            if let Some(waker) = waker {
+                outcome.wake(waker);
+            }
+        });
+        let failed = |error| {
+            let error = BackendError::other("cannot start a thread for the task").with_source(error);
+            DeviceError::Call { device: self.device.device(), call: "wait", error }
+        };
+        asks.map(drop).map_err(failed)
     }
 
     /// Whether the work is done or has failed. Ensures that it begins.
@@ -220,6 +275,13 @@ impl Outcome {
         while matches!(state.result, ReadResult::Empty) {
             state.waited_for = true;
             state = wait(&self.known, state);
+        }
+        if state.unknown_waits().is_some() {
+            drop(state);
+            if !self.ask_awaited(Ask::Wait) {
+                self.device.check_thread("wait")?;
+            }
+            state = lock(&self.state);
         }
         self.take(&mut state)
     }
@@ -253,7 +315,7 @@ impl Outcome {
     }
 
     /// Takes the result, or registers the task to be woken when it is known.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<HostBuffer, DeviceError>> {
+    pub(crate) fn poll(self: &Arc<Self>, context: &Context<'_>) -> Poll<Result<HostBuffer, DeviceError>> {
         if let Err(error) = self.device.check_process() {
             return Poll::Ready(Err(error));
         }
@@ -261,12 +323,21 @@ impl Outcome {
         // An executor's code clones and drops wakers. Under the lock, it could deadlock.
         let waker = context.waker().clone();
         let mut state = lock(&self.state);
-        if !matches!(state.result, ReadResult::Empty) {
+        let is_done = !matches!(state.result, ReadResult::Empty);
+        if is_done && state.unknown_waits().is_some() {
+            drop(state);
+            self.ask_awaited(Ask::Query);
+            state = lock(&self.state);
+        }
+        if is_done && state.unknown_waits().is_none() {
             return Poll::Ready(self.take(&mut state));
         }
         let previous = state.waker.replace(waker);
         drop(state);
         drop(previous);
+        if is_done && let Err(error) = self.ask_on_thread() {
+            return Poll::Ready(Err(error));
+        }
         Poll::Pending
     }
 

@@ -10,6 +10,7 @@ use crate::runtime::activity::Id;
 use crate::runtime::deadline::Deadline;
 use crate::runtime::open_device::{Awaited, OpenDevice};
 use crate::runtime::recorded::Recorded;
+use crate::runtime::waits::{Ask, Awaitable, Before};
 use crate::sync::{AtomicU64, Condvar, Mutex, lock, wait, wait_timeout};
 
 /// The state that the handles of one event share.
@@ -120,10 +121,20 @@ impl Point {
             State::Queued { .. } => Ok(false),
             State::Submitted(event) => {
                 self.begin_submitted(&event)?;
-                self.device.call("query an event", |_| event.event().query())
+                self.query_submitted("query an event", &event)
             }
             State::Reached(_) => Ok(true),
             State::Failed(error) => Err(error),
+        }
+    }
+
+    fn query_submitted(&self, call: &'static str, event: &Recorded) -> Result<bool, DeviceError> {
+        if !self.device.call(call, |_| event.event().query())? {
+            return Ok(false);
+        }
+        match event.waits() {
+            None => Ok(true),
+            Some(waits) => waits.ask(Ask::Query).map_or(Ok(false), |outcome| outcome.map(|()| true)),
         }
     }
 
@@ -133,7 +144,8 @@ impl Point {
         match self.wait_until_processed() {
             State::Submitted(event) => {
                 self.begin_submitted(&event)?;
-                self.device.call("synchronize an event", |_| event.event().synchronize())
+                self.device.call("synchronize an event", |_| event.event().synchronize())?;
+                event.waits().and_then(|waits| waits.ask(Ask::Wait)).unwrap_or(Ok(()))
             }
             State::Failed(error) => Err(error),
             State::Reached(_) => Ok(()),
@@ -160,8 +172,7 @@ impl Point {
         match reached {
             State::Submitted(event) => {
                 self.begin_submitted(&event)?;
-                let query = || self.device.call(deadline.call(), |_| event.event().query());
-                if deadline.poll(query)? {
+                if deadline.poll(|| self.query_submitted(deadline.call(), &event))? {
                     return Ok(());
                 }
                 Err(deadline
@@ -232,6 +243,19 @@ impl Point {
                 None => refuse(format!("the first event was reached {:?} after the second", from - to)),
             },
             _ => refuse("expected events of one kind of stream, found two kinds: their clocks differ".into()),
+        }
+    }
+}
+
+impl Awaitable for Point {
+    fn waits_before(&self) -> Option<Before> {
+        self.submitted().and_then(|event| event.waits().cloned())
+    }
+
+    fn ask(self: Arc<Self>, ask: Ask) -> Result<bool, DeviceError> {
+        match ask {
+            Ask::Query => self.query(),
+            Ask::Wait => self.synchronize().map(|()| true),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use crate::backend::EventDriver;
 use crate::error::DeviceError;
 use crate::runtime::origin::Origin;
+use crate::runtime::waits::Before;
 use crate::sync::AtomicU64;
 
 /// How many events and reads a driver's queue has accepted, and how many of them a flush has covered.
@@ -46,6 +47,8 @@ pub(crate) struct Recorded {
     origin: Weak<dyn Origin>,
     flushes: Arc<Flushes>,
     number: u64,
+    /// The waits before it, whose failures the driver's event may not have.
+    waits: Option<Before>,
 }
 
 impl Recorded {
@@ -54,15 +57,21 @@ impl Recorded {
         event: Box<dyn EventDriver>,
         origin: Weak<dyn Origin>,
         flushes: &Arc<Flushes>,
+        waits: Option<Before>,
     ) -> Arc<Self> {
         let number = flushes.accept();
-        Arc::new(Self { event, origin, flushes: Arc::clone(flushes), number })
+        Arc::new(Self { event, origin, flushes: Arc::clone(flushes), number, waits })
     }
 
     /// The driver's event. The core calls none of its functions before the event [has
     /// begun](Self::has_begun).
     pub(crate) fn event(&self) -> &dyn EventDriver {
         &*self.event
+    }
+
+    /// The waits before it.
+    pub(crate) fn waits(&self) -> Option<&Before> {
+        self.waits.as_ref()
     }
 
     /// Whether a flush has covered the event, so that the work before it runs without further calls.

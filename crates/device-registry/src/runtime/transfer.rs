@@ -102,7 +102,7 @@ fn read_piece(
     let outcome = Outcome::of_call(device, "read", destination.len());
     device.add_open_read(outcome.awaited());
     stream.read(source, HostBuffer::zeroed(destination.len())?, Completion::new(outcome.clone()))?;
-    outcome.accept(0).map_err(error_of_driver)?;
+    outcome.accept(0, None).map_err(error_of_driver)?;
     stream.flush()?;
     destination.copy_from_slice(&outcome.wait().map_err(error_of_driver)?);
     Ok(())

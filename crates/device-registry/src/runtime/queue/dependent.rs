@@ -10,6 +10,7 @@ use crate::runtime::device_use;
 use crate::runtime::open_device::{KeptMemory, StreamQueue, log_unreported};
 use crate::runtime::origin::Origin;
 use crate::runtime::queue::Queue;
+use crate::runtime::waits::Ask;
 use crate::sync::{AtomicBool, lock, wait_timeout};
 
 impl Origin for Queue {
@@ -49,8 +50,8 @@ impl StreamQueue for Queue {
         let all = state.accepted;
         drop(self.wait_for_thread(state, all));
         if let Some(driver) = self.driver.as_deref()
-            && let Err(error) =
-                self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
+            && let Err(error) = self
+                .settle_driver(Ask::Wait, || self.device.call("synchronize", |_| self.finish_driver(driver)))
         {
             self.fail(error);
         }
@@ -71,8 +72,12 @@ impl StreamQueue for Queue {
         drop(state);
         let Some(driver) = self.driver.as_deref() else { return Ok(()) };
         let mut in_time = true;
-        let settled = self.settle_driver(|| {
-            in_time = deadline.poll(|| self.device.call("query", |_| self.query_driver(driver)))?;
+        let settled = self.settle_driver(Ask::Query, || {
+            let query = || {
+                let done = self.device.call("query", |_| self.query_driver(driver))?;
+                Ok(done && self.ask_awaited(Ask::Query))
+            };
+            in_time = deadline.poll(query)?;
             // Nothing is known to be done.
             if in_time {
                 Ok(())
@@ -95,7 +100,9 @@ impl StreamQueue for Queue {
             drop(self.wait_for_thread(state, number));
         }
         if let Some(driver) = self.driver.as_deref()
-            && let Err(error) = self.settle_driver(|| self.device.call("synchronize", |_| self.finish_driver(driver)))
+            && let Err(error) = self.settle_driver(Ask::Query, || {
+                self.device.call("synchronize", |_| self.finish_driver(driver))
+            })
             // The end of the device is not a failure of the work.
             && !self.device.has_ended()
         {
@@ -109,7 +116,7 @@ impl StreamQueue for Queue {
         // be leaked.
         for _ in 0..3 {
             let finish = || self.device.isolated("synchronize", || self.finish_driver(driver));
-            let Err(error) = self.settle_driver(finish) else { return };
+            let Err(error) = self.settle_driver(Ask::Query, finish) else { return };
             let is_loss = error.kind() == Some(BackendErrorKind::Lost);
             self.fail(error);
             if is_loss {
@@ -145,7 +152,10 @@ impl StreamQueue for Queue {
         drop(in_flight);
         if left && let Some(driver) = self.driver.as_deref() {
             match self.device.call("query", |_| self.query_driver(driver)) {
-                Ok(true) => any |= self.release(reached),
+                Ok(true) => {
+                    any |= self.release(reached);
+                    self.ask_awaited(Ask::Query);
+                }
                 Ok(false) => {}
                 // The driver may report the failure only once. A device that is closed now is not a failure
                 // of the work.

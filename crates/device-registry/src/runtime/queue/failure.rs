@@ -34,6 +34,13 @@ impl Failure {
         }
     }
 
+    /// Sets the failure, unless there was one since the [`count`](Self::count) was this.
+    pub(super) fn set_since(&mut self, count: u64, error: DeviceError) {
+        if self.since(count).is_none() {
+            self.set(error);
+        }
+    }
+
     /// Holds failures back from [`report`](Self::report), or no longer does.
     pub(super) fn hold(&mut self, held: bool) {
         self.held = held;

@@ -39,6 +39,7 @@ pub(crate) use crate::runtime::queue::handle::QueueHandle;
 use crate::runtime::queue::in_flight::InFlight;
 use crate::runtime::queue::submission::Submitted;
 use crate::runtime::recorded::{Flushes, Recorded};
+use crate::runtime::waits::{Ask, Before, Waits};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, thread, wait};
 
 pub(crate) struct Queue {
@@ -63,6 +64,8 @@ pub(crate) struct Queue {
     /// How far the driver's queue is.
     progress: Arc<Progress>,
     flushes: Arc<Flushes>,
+    /// The events that the driver's queue waits for.
+    waits: Waits,
 }
 
 // A panic in a driver can leave only the driver's own state half changed: every call into it is isolated.
@@ -158,6 +161,7 @@ impl Queue {
             progress: Arc::clone(in_flight.progress()),
             in_flight: Mutex::new(in_flight),
             flushes: Arc::default(),
+            waits: Waits::default(),
         });
         let of_device: Arc<dyn StreamQueue> = queue.clone();
         device.add_queue(Arc::downgrade(&of_device));
@@ -393,9 +397,9 @@ impl Queue {
         }
     }
 
-    /// An event that the driver has just recorded in this queue.
-    fn recorded(self: &Arc<Self>, event: Box<dyn EventDriver>) -> Arc<Recorded> {
-        Recorded::new(event, self.as_origin(), &self.flushes)
+    /// An event that the driver has just recorded in this queue, and the waits before it.
+    fn recorded(self: &Arc<Self>, event: Box<dyn EventDriver>, waits: Option<Before>) -> Arc<Recorded> {
+        Recorded::new(event, self.as_origin(), &self.flushes, waits)
     }
 
     /// For the results that come from this queue.
@@ -459,6 +463,22 @@ impl Queue {
         lock(&self.state).failure.since(failures)
     }
 
+    /// Asks the events that the driver's queue waited for, now that the driver says that all work is done. A
+    /// failed one is a failure of the queue, unless the driver has reported one since the wait. Returns
+    /// `false` if one of them is not done.
+    pub(crate) fn ask_awaited(&self, ask: Ask) -> bool {
+        match self.waits.ask(ask) {
+            // The end of the device is not a failure of the work.
+            _ if self.device.has_ended() => true,
+            Some(Ok(())) => true,
+            Some(Err((failures, error))) => {
+                lock(&self.state).failure.set_since(failures, error);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Waits for all work, and returns the unreported failure.
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.device.check("synchronize")?;
@@ -485,10 +505,19 @@ impl Queue {
         }
         if let Some(driver) = self.driver.as_deref() {
             let reached = lock(&self.in_flight).reached();
-            let done = self.device.call("query", |_| self.query_driver(driver))?;
-            if done {
+            let done = match self.device.call("query", |_| self.query_driver(driver)) {
+                Ok(done) => done,
+                Err(error) if self.device.has_ended() => return Err(error),
+                // A failure of the queue, which covers the events that it waits for.
+                Err(error) => {
+                    self.fail(error);
+                    false
+                }
+            };
+            let done = done && {
                 self.release(reached);
-            }
+                self.ask_awaited(Ask::Query)
+            };
             // A driver may finish a completion with an error before it counts the read as done: look for it
             // again.
             self.take_failure()?;
@@ -535,6 +564,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // A read may have failed after the last check for failures.
         self.leave_unreported(lock(&self.state));
+        self.waits.clear();
         if let Some(driver) = self.driver.take() {
             let in_flight = std::mem::take(&mut *lock(&self.in_flight));
             self.device.drop_when_allowed(DriverQueue {

@@ -22,6 +22,7 @@ use crate::runtime::queue::Queue;
 use crate::runtime::queue::in_flight::{Keep, ObservedWork};
 use crate::runtime::recorded::Recorded;
 use crate::runtime::transfer::{FillPlan, doublings};
+use crate::runtime::waits::Ask;
 use crate::sync::lock;
 
 /// The result of a submission.
@@ -114,7 +115,7 @@ impl Queue {
                     outcome.set(Err(error.clone()));
                     return Err(error);
                 }
-                outcome.accept(self.flushes.accept())?;
+                outcome.accept(self.flushes.accept(), self.waits.before(failures))?;
             }
             Operation::Copy { from, source, destination } => {
                 let copied = if std::ptr::eq(from, device) {
@@ -148,14 +149,18 @@ impl Queue {
             }
             Operation::Record { event, options } => {
                 match device.call_in_turn("record", |_| stream.record(&options)) {
-                    // A driver does not fail the events behind a read whose failure the core has.
-                    Ok(recorded) => match self.failed_since(failures) {
-                        None => event.submit(self.recorded(recorded)),
-                        Some(error) => {
-                            event.fail(error);
-                            drop_isolated(device.device(), recorded);
+                    Ok(recorded) => {
+                        // Before the failure: a wait that fails meanwhile is found in one of the two.
+                        let recorded = self.recorded(recorded, self.waits.before(failures));
+                        // A driver does not fail the events behind a read whose failure the core has.
+                        match self.failed_since(failures) {
+                            None => event.submit(recorded),
+                            Some(error) => {
+                                event.fail(error);
+                                drop_isolated(device.device(), recorded);
+                            }
                         }
-                    },
+                    }
                     Err(error) => {
                         event.fail(error.clone());
                         return Err(error);
@@ -170,6 +175,9 @@ impl Queue {
                 let waits = device.call_in_turn("wait for an event", |_| stream.wait_event(recorded.event()));
                 if route.may_be_left() && is_unsupported(&waits) {
                     return Ok(Some(Operation::Wait(event)));
+                }
+                if waits.is_ok() {
+                    self.waits.add(event.clone(), failures);
                 }
                 keep.push(Keep::Value(Box::new(event)));
                 waits?;
@@ -204,7 +212,7 @@ impl Queue {
         let event = self.device.call_in_turn("record", |_| driver.record(&EventOptions::new()));
         // Without the event, the next release happens after a query or a wait for all work.
         if let Ok(event) = event {
-            let event = self.recorded(event);
+            let event = self.recorded(event, None);
             let needless = lock(&self.in_flight).mark(reached, event);
             drop_isolated(self.device.device(), needless);
         }
@@ -261,6 +269,8 @@ impl Queue {
         if self.device.is_lost() {
             return false;
         }
+        // Whatever they return: the driver's report of its own failure comes first.
+        let _ = self.waits.ask(Ask::Query);
         let mut released = lock(&self.in_flight).release(number);
         let any = !released.is_empty();
         if any {
@@ -273,9 +283,11 @@ impl Queue {
         any
     }
 
-    /// Runs a wait for the driver's queue, and frees the values of its work.
+    /// Runs a wait for the driver's queue, frees the values of its work, and asks the events that it waited
+    /// for.
     pub(super) fn settle_driver(
         &self,
+        ask: Ask,
         finish: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
         // Before the wait: it does not cover work that is submitted meanwhile, whose values must be kept.
@@ -283,6 +295,7 @@ impl Queue {
         let finished = finish();
         if finished.is_ok() {
             self.release(reached);
+            self.ask_awaited(ask);
         }
         finished
     }

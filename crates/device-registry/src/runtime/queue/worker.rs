@@ -13,6 +13,7 @@ use crate::runtime::activity::{Activity, Clock, Id, Outcome};
 use crate::runtime::device_use;
 use crate::runtime::operation::{Operation, Route, ended};
 use crate::runtime::queue::{Queue, State};
+use crate::runtime::waits::Ask;
 use crate::sync::{MutexGuard, lock, wait};
 
 impl Queue {
@@ -175,6 +176,9 @@ impl Queue {
         let Some(operation) = left_to_host else { return Ok(()) };
         // Earlier submitted work runs first, and this wait may be the first to return its failure.
         let waited = self.device.call("synchronize", |_| self.finish_driver(driver));
+        if waited.is_ok() {
+            self.ask_awaited(Ask::Wait);
+        }
         let skipped = waited.as_ref().err().cloned().or_else(|| lock(&self.state).failure.skips(number));
         match skipped {
             None => self.perform_observed(id, || operation.perform(self.device)),

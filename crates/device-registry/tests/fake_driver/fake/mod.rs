@@ -65,6 +65,8 @@ pub(crate) struct Control {
     pub(crate) batches_begun: AtomicUsize,
     /// Queues only fill multiples of this length.
     pub(crate) fills_multiples_of: AtomicUsize,
+    /// A queue fails with the event that it waits for. Otherwise it runs the work behind the wait.
+    pub(crate) waits_fail: AtomicBool,
     /// Reads in queues are accepted, and kept for the test to finish.
     pub(crate) holds_reads: AtomicBool,
     /// How many percent of the time that passes pass on the device's clock.
@@ -108,6 +110,7 @@ impl Control {
             batches: AtomicBool::new(false),
             batches_begun: AtomicUsize::new(0),
             fills_multiples_of: AtomicUsize::new(1),
+            waits_fail: AtomicBool::new(false),
             holds_reads: AtomicBool::new(false),
             clock_percent: AtomicU32::new(100),
             holds_memory: AtomicBool::new(false),

@@ -121,8 +121,16 @@ impl Queue {
     /// An event behind all work.
     fn point(self: &Arc<Self>) -> FakeEvent {
         let (control, outcome) = (self.control, Arc::<OnceLock<_>>::default());
-        let reached = Arc::clone(&outcome);
-        let number = self.submit(move || reached.set(control.begin().map(|()| Instant::now())).unwrap());
+        let (reached, queue) = (Arc::clone(&outcome), Arc::downgrade(self));
+        let number = self.submit(move || {
+            let begun = control.begin().and_then(|()| match queue.upgrade() {
+                Some(queue) if control.waits_fail.load(Ordering::SeqCst) => {
+                    queue.state().failure.clone().map_or(Ok(()), Err)
+                }
+                _ => Ok(()),
+            });
+            reached.set(begun.map(|()| Instant::now())).unwrap();
+        });
         FakeEvent { queue: Arc::clone(self), number, outcome }
     }
 
@@ -238,10 +246,18 @@ impl StreamDriver for QueueDriver {
     }
 
     fn wait_event(&self, event: &dyn EventDriver) -> Result<(), BackendError> {
-        let FakeEvent { queue, number, .. } = event.downcast_ref()?;
-        let (queue, number) = (Arc::clone(queue), *number);
-        self.0.control.submit("queue wait")?;
-        self.0.submit(move || queue.await_done(number));
+        let FakeEvent { queue, number, outcome } = event.downcast_ref()?;
+        let (queue, number, outcome) = (Arc::clone(queue), *number, Arc::clone(outcome));
+        let (waits, control) = (Arc::downgrade(&self.0), self.0.control);
+        control.submit("queue wait")?;
+        self.0.submit(move || {
+            queue.await_done(number);
+            if control.waits_fail.load(Ordering::SeqCst)
+                && let (Some(Err(error)), Some(waits)) = (outcome.get(), waits.upgrade())
+            {
+                waits.state().failure = Some(error.clone());
+            }
+        });
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Streams, events and errors in queued work, on a driver without queues and on one with queues of its own.
 
 mod checks;
+mod failed_events;
 mod failures;
 mod flushes;
 mod host_calls;
