@@ -325,6 +325,8 @@ defects! {
     WaitsForPeersAreIgnored,
     /// A stream that waits for an event never continues.
     WaitsNeverEnd,
+    /// A stream that waits for an event that fails never continues.
+    WaitsForFailuresNeverEnd,
     /// No time passes.
     TimesAreZero,
     /// The same time passes always.

@@ -177,8 +177,13 @@ impl StreamDriver for TwinStream {
         let event: &TwinEvent =
             event.downcast_ref().ok_or_else(|| BackendError::invalid("an event of another backend"))?;
         let Some(point) = self.queue.waits_for(event) else { return Ok(()) };
-        let faults = Arc::clone(&self.faults);
+        let (faults, twin) = (Arc::clone(&self.faults), self.twin);
         self.submit(Box::new(move |before| match before.map(|()| point.synchronize()) {
+            Ok(Err(_)) if wrong(WaitsForFailuresNeverEnd) => loop {
+                thread::park();
+            },
+            // A queue may run the work behind a failed event: the core fails its stream.
+            Ok(Err(_)) if twin.runs_behind_failed_events() => Outcome::Done,
             // The error may be the loss of another device.
             Ok(Err(error)) => Outcome::Failed(match faults.check() {
                 Ok(()) if wrong(LossSpreadsByEvents) => error,

@@ -46,7 +46,8 @@ pub(crate) static IN_WORDS: Twin =
 pub(crate) static LAZY: Twin =
     Twin { name: "sound_lazy", devices: 2, queues: Queues::Lazy, blocking: true, alignment: 4, all: false };
 
-/// Queues and no blocking calls, with all other optional features, and copies in words.
+/// Queues and no blocking calls, with all other optional features, and copies in words. The queues run the
+/// work behind a wait for an event that fails.
 pub(crate) static QUEUES_ALONE: Twin = Twin {
     name: "sound_queues_alone",
     devices: 2,
@@ -76,6 +77,11 @@ fn load(twin: &'static Twin) -> Result<Box<dyn Backend>, LoadFailure> {
 }
 
 impl Twin {
+    /// Whether its queues run the work behind a wait for an event that fails, in place of failing with it.
+    pub(crate) fn runs_behind_failed_events(&self) -> bool {
+        !self.blocking
+    }
+
     /// Its first device.
     pub(crate) fn device(&self) -> Device {
         let descriptor = DESCRIPTORS.iter().find(|descriptor| descriptor.name() == self.name);

@@ -110,9 +110,13 @@ fn waits_and_gets_the_error(context: &Context, other: Device) -> Result<(), Fail
     stream.fill(&buffer, 0..LEN, &[2])?;
     waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![4; LEN])?;
+    let (read, behind) = (waiting.read(&there, ..)?, waiting.record()?);
     lose(context.device())?;
     drop(release);
     expect_lost(waiting.synchronize(), "a stream that waits for an event of a lost device")?;
+    expect_error(read.wait(), "a read behind a wait for an event of a lost device")?;
+    expect_error(behind.synchronize(), "an event behind a wait for an event of a lost device")?;
+    waiting.synchronize()?;
     expect_content(&there, &[3; LEN], "behind an event of a lost device")?;
     waiting.write(&there, 0, vec![5; LEN])?;
     waiting.synchronize()?;
@@ -134,8 +138,12 @@ fn whose_queue_waits_for_it_is_not_lost(context: &Context) -> Result<(), Failure
     stream.write(&buffer, 0, vec![2; LEN])?;
     waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![4; LEN])?;
+    let (read, behind) = (waiting.read(&there, ..)?, waiting.record()?);
     inject(device, Fault::Unplug)?;
     expect_error(waiting.synchronize(), "a stream whose queue waits for an event of a lost device")?;
+    expect_error(read.wait(), "a read behind the wait of a queue for an event of a lost device")?;
+    expect_error(behind.synchronize(), "an event behind the wait of a queue for an event of a lost device")?;
+    waiting.synchronize()?;
     ensure!(!peer.is_lost(), "expected the peer not to be lost with the device that its queue waits for");
     waiting.write(&there, 0, vec![5; LEN])?;
     waiting.synchronize()?;

@@ -204,13 +204,17 @@ pub(super) const ROWS: &[Row] = &[
     ),
     fails(FewEvents, &QUEUED, &["events::many_in_flight"]),
     hangs(EventsWakeOneWaiter, &QUEUED, &["events::several_streams_meet"]),
+    hangs(
+        WaitsForFailuresNeverEnd,
+        &QUEUED,
+        &["errors::a_stream_that_waits_for_it", "errors::a_peer_that_waits_for_it"],
+    ),
     fails(
         WaitsAreIgnored,
         &QUEUED,
         &[
             "events::a_stream_waits_for_another",
             "errors::a_slow_device_is_right",
-            "loss::threads_that_wait_wake_up",
             "programs::of_several_streams",
             "programs::with_functions_that_block",
             "programs::that_drop_what_is_in_use",
