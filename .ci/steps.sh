@@ -113,7 +113,7 @@ step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     # `--all-targets` leaves out what `cargo test` does.
-    cargo clippy --workspace --test builds --test suite --test c_backend -- -D warnings
+    cargo clippy --workspace --test builds --test suite --test c_backend --test several --test simulated -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
         -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
@@ -145,10 +145,12 @@ tests() {
     cargo test --workspace
 }
 
-step run builds 240 'tests that build programs, and the suite on backends in files'
+step run builds 240 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
 builds() {
     require opencl wgpu
-    cargo test --workspace --test builds --test suite --test c_backend
+    # The plugins and stand-ins, which `cargo test` builds only with all tests.
+    cargo build --workspace --examples
+    cargo test --workspace --test builds --test suite --test c_backend --test several --test simulated
 }
 
 # The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for
