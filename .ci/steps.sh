@@ -30,9 +30,10 @@ run_steps() {
     if [ $# -eq 0 ]; then
         # shellcheck disable=SC2046 # No name has a space.
         set -- $(list_steps "$list" | awk '{ print $1 }')
+        whole=$list
     fi
     for name; do chosen+=("$(find_step "$list" "$name")") || return 2; done
-    trap list_durations EXIT
+    trap end_of_run EXIT
     for index in "${chosen[@]}"; do
         printf '\n=== %s: %s (after %s s)\n' "${names[index]}" "${titles[index]}" "$SECONDS"
         begun+=("$SECONDS") begun_steps+=("$index")
@@ -40,7 +41,7 @@ run_steps() {
         passed=$((passed + 1))
     done
 }
-begun=() begun_steps=() passed=0
+begun=() begun_steps=() passed=0 whole=
 
 list_steps() {
     local index
@@ -59,11 +60,18 @@ find_step() {
     return 2
 }
 
-# The end of a run lists how long each of its steps took.
+# The end of a run lists how long each of its steps took. That of a whole run which passes is kept, for readers.
+end_of_run() {
+    begun+=("$SECONDS")
+    printf '\n'
+    list_durations
+    if [ -n "$whole" ] && [ "$passed" -eq "${#begun_steps[@]}" ]; then
+        list_durations >".ci/durations-of-$whole.txt"
+    fi
+}
+
 list_durations() {
     local number index took mark
-    printf '\n'
-    begun+=("$SECONDS")
     for number in "${!begun_steps[@]}"; do
         index=${begun_steps[number]}
         took=$((begun[number + 1] - begun[number])) mark=
