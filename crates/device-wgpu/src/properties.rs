@@ -16,10 +16,15 @@ pub(crate) struct Facts {
 
 impl Facts {
     pub(crate) fn of(adapter: &wgpu::Adapter) -> Self {
-        let info = adapter.get_info();
+        let mut info = adapter.get_info();
         // The text is empty where the address is unknown.
         let pci = info.device_pci_bus_id.parse().ok();
-        let (version, uuid) = of_vulkan(adapter);
+        let Vulkan { version, driver_version, uuid } = of_vulkan(adapter);
+        // A driver of Vulkan may describe itself with nothing, but it always has a number.
+        if info.driver_info.trim().is_empty() {
+            info.driver_info =
+                driver_version.map(|number| version_text(number, info.vendor)).unwrap_or_default();
+        }
         Self { version, uuid, pci, info }
     }
 
@@ -141,22 +146,44 @@ fn vendor(id: u32) -> Option<String> {
     Some(name.into())
 }
 
-/// The version and the UUID of a Vulkan device. wgpu returns neither for the other interfaces.
+/// The number of a Vulkan driver's version as text. NVIDIA's has parts of other widths than Vulkan's own.
+fn version_text(number: u32, vendor: u32) -> String {
+    let [major, minor] = [number >> 22, number >> 12 & 0x3ff];
+    match vendor {
+        _ if number == 0 => String::new(),
+        0x10de => format!("{major}.{}.{}.{}", number >> 14 & 0xff, number >> 6 & 0xff, number & 0x3f),
+        _ => format!("{major}.{minor}.{}", number & 0xfff),
+    }
+}
+
+/// What Vulkan says of a device, and wgpu does not.
+#[derive(Default)]
+struct Vulkan {
+    version: Option<Version>,
+    driver_version: Option<u32>,
+    uuid: Option<DeviceUuid>,
+}
+
+/// Nothing for the other interfaces.
 #[cfg(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd"))]
-fn of_vulkan(adapter: &wgpu::Adapter) -> (Option<Version>, Option<DeviceUuid>) {
+fn of_vulkan(adapter: &wgpu::Adapter) -> Vulkan {
     use ash::vk;
 
     // SAFETY: the handles of the result are neither destroyed here nor used beyond this function.
-    let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else { return (None, None) };
+    let Some(adapter) = (unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }) else {
+        return Vulkan::default();
+    };
     let instance = adapter.shared_instance();
     let device = adapter.raw_physical_device();
     // SAFETY: the physical device belongs to this instance, and both live as long as `adapter`.
-    let version = unsafe { instance.raw_instance().get_physical_device_properties(device) }.api_version;
+    let properties = unsafe { instance.raw_instance().get_physical_device_properties(device) };
     // The device offers its own version only through an instance that has it too.
-    let common = instance.instance_api_version().min(version);
-    let version = Some(Version::new(vk::api_version_major(common), vk::api_version_minor(common)));
+    let common = instance.instance_api_version().min(properties.api_version);
+    let version = Version::new(vk::api_version_major(common), vk::api_version_minor(common));
+    let known =
+        Vulkan { version: Some(version), driver_version: Some(properties.driver_version), uuid: None };
     if common < vk::API_VERSION_1_1 {
-        return (version, None);
+        return known;
     }
     let mut ids = vk::PhysicalDeviceIDProperties::default();
     let mut properties = vk::PhysicalDeviceProperties2::default().push_next(&mut ids);
@@ -164,12 +191,12 @@ fn of_vulkan(adapter: &wgpu::Adapter) -> (Option<Version>, Option<DeviceUuid>) {
     // Vulkan 1.1, which has the function and the structure.
     unsafe { instance.raw_instance().get_physical_device_properties2(device, &mut properties) };
     // A driver without a UUID returns zeros.
-    (version, (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid)))
+    Vulkan { uuid: (ids.device_uuid != [0; 16]).then(|| DeviceUuid::from_bytes(ids.device_uuid)), ..known }
 }
 
 #[cfg(not(any(windows, target_os = "linux", target_os = "android", target_os = "freebsd")))]
-fn of_vulkan(_adapter: &wgpu::Adapter) -> (Option<Version>, Option<DeviceUuid>) {
-    (None, None)
+fn of_vulkan(_adapter: &wgpu::Adapter) -> Vulkan {
+    Vulkan::default()
 }
 
 #[cfg(test)]
@@ -215,6 +242,14 @@ mod tests {
         assert_eq!(dtypes(Features::empty()), ["i32", "u32", "f32"]);
         let all = dtypes(Features::SHADER_F16 | Features::SHADER_INT64);
         assert_eq!(all, ["i32", "u32", "f32", "f16", "i64", "u64"]);
+    }
+
+    #[test]
+    fn the_number_of_a_version_is_read_as_its_maker_writes_it() {
+        assert_eq!(version_text(5 << 22, 0x1ae0), "5.0.0");
+        assert_eq!(version_text(22 << 22 | 3 << 12 | 6, 0x1_0005), "22.3.6");
+        assert_eq!(version_text(580 << 22 | 159 << 14 | 4 << 6, 0x10de), "580.159.4.0");
+        assert_eq!(version_text(0, 0x1ae0), "");
     }
 
     #[test]
