@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::environment::TIME_LIMIT;
 use crate::failure::Failure;
 use crate::process;
+use crate::process_resources::RETURNS_MEMORY;
 
 /// Set in a subprocess to the name of its test.
 const SUBPROCESS: &str = "DEVICE_CONFORMANCE_SUBPROCESS";
@@ -68,6 +69,8 @@ pub(crate) fn run(
         program.args([&test, "--exact"]);
     }
     program.env(SUBPROCESS, &test);
+    let (variable, value) = RETURNS_MEMORY;
+    program.env(variable, value);
     program.env(TIME_LIMIT, (context.limit().as_secs_f64() * 0.8).to_string());
     match output_within(&mut program, context.limit().mul_f64(0.9)) {
         Ok(output) => outcome(&output),

@@ -128,8 +128,11 @@ fn again_and_again(
         if !suspects.round(ProcessResources::now()?) {
             return Ok(());
         }
-        // On a slow device, two rounds have to suffice.
+        // On a slow device, two rounds have to suffice, in which caches still fill.
         if round > 0 && start.elapsed() > context.limit() / 2 {
+            if !suspects.grow_steadily() {
+                return Ok(());
+            }
             break;
         }
     }
