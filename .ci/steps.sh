@@ -97,6 +97,9 @@ forget() { [ "${CI:-}" != true ] || rm -rf "$@"; }
 # Installs the drivers that need no hardware, where they can be had.
 install_drivers() { [ "$(uname -s)" != Linux ] || sh tests/install-drivers.sh; }
 
+# Where the drivers of `tests/drivers` are: outside of the sources, as some are whole systems.
+DRIVERS=${DEVICE_DRIVERS:-/var/tmp/device-registry-drivers}
+
 # The conformance suite fails if these backends have no device, instead of skipping them: cpu, openreg, and the arguments
 # where their drivers can be installed.
 require() {
@@ -204,6 +207,15 @@ validation() {
     # The other packages have no such test.
     WGPU_VALIDATION=1 WGPU_DEBUG=1 DEVICE_CONFORMANCE_REQUIRE=wgpu \
         cargo test -p device-wgpu -p device-tensor -p decode --test conformance
+}
+
+step run swiftshader 90 'the suite on a second driver of Vulkan, of another maker than the first'
+swiftshader() {
+    install_drivers
+    sh tests/install-packages.sh python3
+    # The command with the features that `tests` has chosen: others would build wgpu once more.
+    cargo test -q --workspace --test command --no-run
+    python3 tests/drivers/run.py "$DRIVERS" --devices target/debug/devices --only swiftshader --tests suite
 }
 
 step run routes 120 'the suite with no short work done at once, and with all launches'
@@ -455,12 +467,15 @@ linkers() {
         --skip a_static_program_ --skip a_windows_program_ --skip a_wasm_module_ --skip a_wasi_program_ --skip on_windows
 }
 
-step slow drivers 900 'OpenCL and Vulkan drivers that a machine rarely has, and their table in docs/hardware.md'
+step slow drivers 2400 'OpenCL and Vulkan drivers that a machine rarely has, and their table in docs/hardware.md'
 drivers() {
+    local operators
     install_drivers
+    sh tests/install-packages.sh python3-venv
     cargo build -q -p devices
-    # Outside of the sources, as it has whole systems.
-    python3 tests/drivers/run.py "${DEVICE_DRIVERS:-/var/tmp/device-registry-drivers}" --devices target/debug/devices \
+    operators=$(in_kernels && cargo test --locked -p device-opencl-kernels --test operators --no-run \
+        --message-format json | sed -n 's/.*"executable":"\([^"]*operators-[^"]*\)".*/\1/p')
+    python3 tests/drivers/run.py "$DRIVERS" --devices target/debug/devices --operators "$operators" \
         --markdown docs/hardware.md
 }
 

@@ -1,10 +1,13 @@
 """Runs the suite of device-conformance on drivers that a machine rarely has, and compares with the list of known failures.
 
     python3 tests/drivers/run.py FOLDER --devices target/debug/devices
-    python3 tests/drivers/run.py FOLDER --devices target/debug/devices --only intel --markdown docs/hardware.md
+    python3 tests/drivers/run.py FOLDER --devices target/debug/devices --only intel --tests suite
+    python3 tests/drivers/run.py FOLDER --devices target/debug/devices --operators FILE --markdown docs/hardware.md
 
 FOLDER is where the drivers are installed, or were by an earlier run: none of them is on for other programs. It needs
 Debian 12, as root, and 3 GB. Each driver is for the processor. Those of Debian 13 run in a system of their own.
+
+FILE is the tests of the kernels for OpenCL, which `cargo test -p device-opencl-kernels --test operators --no-run` builds.
 
 A check that fails and is not in `known.txt` is an error, and so is one of the list that passes.
 """
@@ -18,16 +21,24 @@ import sys
 
 HERE = pathlib.Path(__file__).parent
 
+# Tests of one driver that take longer, in seconds, hang: those of kernels have no limit of their own.
+LIMIT = 1800
+
+# The suite, the suite with injected faults, and the tests of the kernels.
+TESTS = ["suite", "faults", "kernels"]
+
 
 class Driver:
     """How a driver is installed, and what the environment of a program is that uses it."""
 
-    def __init__(self, name, title, device, install, root=None):
+    def __init__(self, name, title, device, install, root=None, of_kernels=None):
         self.name = name
         self.title = title
         self.device = device
         self.install = install
         self.root = root
+        # What the tests of the kernels have in their environment besides.
+        self.of_kernels = of_kernels or {}
 
 
 def run(*command, **options):
@@ -46,6 +57,8 @@ def unpacked(folder, *names):
     if not to.exists():
         downloads = folder / "packages"
         downloads.mkdir(parents=True, exist_ok=True)
+        # Lists that are old name old versions.
+        run("apt-get", "update", "--quiet=2")
         # Its own user may not write to a folder of root.
         run("apt-get", "download", "-o", "APT::Sandbox::User=root", "--quiet=2", *names, cwd=downloads)
         for package in sorted(downloads.glob("*.deb")):
@@ -114,69 +127,92 @@ DRIVERS = [
     Driver("rusticl-22", "Rusticl of Mesa 22.3, Debian 12", "opencl:0", rusticl),
     Driver("swiftshader", "SwiftShader of Chromium, Debian 12", "wgpu:0", swiftshader),
     Driver("pocl-6", "PoCL 6.0, Debian 13", "opencl:0", pocl_13, debian_13),
-    Driver("rusticl-25", "Rusticl of Mesa 25.0, Debian 13", "opencl:0", rusticl_13, debian_13),
+    # On the other Rusticl the kernels are without doubles.
+    Driver(
+        "rusticl-25", "Rusticl of Mesa 25.0, Debian 13", "opencl:0", rusticl_13, debian_13, {"RUSTICL_FEATURES": "fp64"}
+    ),
     Driver("lavapipe-25", "llvmpipe of Mesa 25.0, Debian 13", "wgpu:0", lavapipe_13, debian_13),
 ]
 
 
 class Outcome:
-    """What the suite printed."""
+    """What the tests printed."""
 
     def __init__(self, status, printed):
-        found = re.findall(r"^test \S+?:\d+::(\S+)\s+\.\.\. (ok|FAILED|ignored)", printed, re.MULTILINE)
+        found = re.findall(r"^test (?:\S+?:\d+|operators)::(\S+)\s+\.\.\. (ok|FAILED|ignored)", printed, re.MULTILINE)
         self.checks = dict(found)
         self.failed = {check for check, outcome in found if outcome == "FAILED"}
         self.passed = sum(outcome == "ok" for outcome in self.checks.values())
         self.ignored = sum(outcome == "ignored" for outcome in self.checks.values())
-        # The suite ends with its counts. One that crashes has none, or the status of a signal.
+        # All tests end with their counts. Those that crash have none, or the status of a signal.
         self.ended = re.search(r"^test result: ", printed, re.MULTILINE) is not None and 0 <= status < 128
 
 
-def suite(driver, environment, devices, faults, folder):
-    """Runs the suite, and returns what it printed."""
-    backend = driver.device.partition(":")[0]
+def tested(driver, environment, command, folder, log):
+    """Runs tests on a driver, and returns what they printed."""
     # Drivers of the processor compile and compute on the cores that the checks need too.
     environment = {"DEVICE_CONFORMANCE_TIME_LIMIT": "120"} | environment
-    if faults:
-        environment["DEVICE_BACKEND_OPTIONS"] = f"{backend}.faults=1"
-    command = ["test", driver.device]
+    program, *rest = command
     if driver.root:
         root = driver.root(folder)
-        run("cp", devices, root / "devices")
+        run("cp", program, root / program.name)
         # The mounts end with the process.
         mounts = " && ".join(f"mount --rbind /{name} {root}/{name}" for name in ("proc", "sys", "dev"))
-        command = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec chroot {root} "$@"', "sh", "/devices", *command]
+        inside = ["unshare", "--mount", "sh", "-c", f'{mounts} && exec chroot {root} "$@"', "sh"]
+        command = [*inside, f"/{program.name}", *rest]
     else:
-        command = [str(devices.resolve()), *command]
-    printed = subprocess.run(
-        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    )
-    (folder / f"suite{'-faults' if faults else ''}.log").write_text(printed.stdout)
-    return Outcome(printed.returncode, printed.stdout)
+        command = [str(program.resolve()), *rest]
+    try:
+        ran = subprocess.run(
+            command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT
+        )
+        status, printed = ran.returncode, ran.stdout
+    except subprocess.TimeoutExpired as expired:
+        status, printed = -1, expired.stdout or b""
+    printed = printed.decode(errors="replace")
+    (folder / log).write_text(printed)
+    return Outcome(status, printed)
+
+
+def outcomes(driver, environment, arguments, folder):
+    """Runs those tests that are asked for and that the driver can have, and returns what each printed."""
+    backend = driver.device.partition(":")[0]
+    suite = [arguments.devices, "test", driver.device]
+    if "suite" in arguments.tests:
+        yield "suite", tested(driver, environment, suite, folder, "suite.log")
+    if "faults" in arguments.tests:
+        faults = environment | {"DEVICE_BACKEND_OPTIONS": f"{backend}.faults=1"}
+        yield "faults", tested(driver, faults, suite, folder, "suite-faults.log")
+    if "kernels" in arguments.tests and arguments.operators and backend == "opencl":
+        # Without a device these tests pass, unless it is required.
+        kernels = environment | {"DEVICE_CONFORMANCE_REQUIRE": backend} | driver.of_kernels
+        # With one thread, what a driver prints comes between the name of a test and its result.
+        command = [arguments.operators, "operators::", "--test-threads=2"]
+        yield "kernels", tested(driver, kernels, command, folder, "kernels.log")
 
 
 def known():
-    """The checks that fail on a driver, by its name and whether faults are injected: those that always do, and those
-    that sometimes do."""
+    """The checks that fail on a driver, by its name and which tests they are of: those that always do, and those that
+    sometimes do."""
     always, sometimes = {}, {}
     for line in (HERE / "known.txt").read_text().splitlines():
         if not line or line.startswith("#"):
             continue
-        found = re.fullmatch(r"(\S+)( faults)? (always|sometimes) (\S+): .+", line)
+        found = re.fullmatch(r"(\S+) (suite|faults|kernels) (always|sometimes) (\S+): .+", line)
         if not found:
-            raise SystemExit(f"known.txt: expected `DRIVER [faults] always|sometimes CHECK: REASON`, found `{line}`")
-        name, faults, how, check = found.groups()
+            raise SystemExit(f"known.txt: expected `DRIVER suite|faults|kernels always|sometimes CHECK: REASON`, found `{line}`")
+        name, tests, how, check = found.groups()
         lists = always if how == "always" else sometimes
-        lists.setdefault((name, bool(faults)), set()).add(check)
+        lists.setdefault((name, tests), set()).add(check)
     return always, sometimes
 
 
-def errors_of(driver, faults, outcome, always, sometimes):
+def errors_of(driver, tests, outcome, always, sometimes):
     """What the list does not say."""
-    key = driver.name, faults
+    key = driver.name, tests
     expected, allowed = always.get(key, set()), sometimes.get(key, set())
     if not outcome.ended:
-        yield "the suite did not end"
+        yield "the tests did not end"
     for check in sorted(outcome.failed - expected - allowed):
         yield f"{check} fails, and is not in known.txt"
     for check in sorted(expected - outcome.failed):
@@ -187,7 +223,9 @@ def errors_of(driver, faults, outcome, always, sometimes):
 
 def write_table(page, rows):
     text = page.read_text()
-    table = ["| driver | passed | failed | unsupported | with faults: passed | failed | unsupported |", "|---|---|---|---|---|---|---|"]
+    heads = ["driver", "passed", "failed", "unsupported", "with faults: passed", "failed", "unsupported"]
+    heads += ["kernels: passed", "failed"]
+    table = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     table += [f"| {' | '.join(map(str, row))} |" for row in rows]
     begin, end = "<!-- tests/drivers -->\n", "<!-- end of tests/drivers -->"
     if begin not in text or end not in text:
@@ -201,30 +239,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--devices", type=pathlib.Path, required=True, metavar="FILE", help="the command `devices`")
+    parser.add_argument("--operators", type=pathlib.Path, metavar="FILE", help="the tests of the kernels for OpenCL")
+    parser.add_argument("--tests", nargs="+", choices=TESTS, default=TESTS, metavar="NAME", help=", ".join(TESTS))
     parser.add_argument("--only", nargs="+", choices=[driver.name for driver in DRIVERS], metavar="NAME")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="write the table into this page")
     arguments = parser.parse_args()
     always, sometimes = known()
-    rows, errors = [], []
+    rows, errors, passed = [], [], 0
     for driver in DRIVERS:
         if arguments.only and driver.name not in arguments.only:
             continue
         folder = arguments.folder.resolve() / driver.name
         folder.mkdir(parents=True, exist_ok=True)
         environment = driver.install(folder)
-        row = [driver.title]
-        for faults in (False, True):
-            outcome = suite(driver, environment, arguments.devices, faults, folder)
-            row += [outcome.passed, len(outcome.failed), outcome.ignored]
-            found = list(errors_of(driver, faults, outcome, always, sometimes))
-            errors += [f"{driver.name}{', faults' if faults else ''}: {error}" for error in found]
-            print(f"{driver.name:12} {'faults' if faults else '':6} {row[-3]} passed, {row[-2]} failed, {row[-1]} ignored", flush=True)
-        rows.append(row)
+        row = dict.fromkeys(TESTS, ("", "", ""))
+        for tests, outcome in outcomes(driver, environment, arguments, folder):
+            counts = row[tests] = outcome.passed, len(outcome.failed), outcome.ignored
+            passed += outcome.passed
+            errors += [f"{driver.name}, {tests}: {error}" for error in errors_of(driver, tests, outcome, always, sometimes)]
+            print(f"{driver.name:12} {tests:8} {counts[0]} passed, {counts[1]} failed, {counts[2]} ignored", flush=True)
+        # Those of kernels skip within a test what a device has not.
+        rows.append([driver.title, *row["suite"], *row["faults"], *row["kernels"][:2]])
     if arguments.markdown:
         write_table(arguments.markdown, rows)
     for error in errors:
         print(f"error: {error}", file=sys.stderr)
-    passed = sum(row[1] + row[4] for row in rows)
     print(f"{passed} passed, {len(errors)} failed")
     return int(bool(errors))
 
