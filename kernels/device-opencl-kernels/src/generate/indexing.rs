@@ -172,7 +172,9 @@ impl Recipe {
         }
         let of_index = if self.form == Form::Read { READ_INDEX } else { WRITE_INDEX };
         let load_index = opencl_c::load(self.index, &format!("p{of_index}"), &format!("x{of_index}"));
-        let inside = format!("    const long at = (long){load_index};\n    if (at >= 0 && at < (long)size)");
+        // One comparison, which takes an index below 0 for a large one. With two, and `&&` between them,
+        // Rusticl of Mesa 22 reads and writes beyond the array.
+        let inside = format!("    const long at = (long){load_index};\n    if ((ulong)at < (ulong)size)");
         let place = "(Index)at * step";
         let _ = match self.form {
             Form::Read => writeln!(
