@@ -124,7 +124,7 @@ step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     # `--all-targets` leaves out what `cargo test` does.
-    cargo clippy --workspace --test builds --test suite --test c_backend --test several --test simulated -- -D warnings
+    cargo clippy --workspace --test builds --test suite --test c_backend --test several --test simulated --test schema -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
         -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
@@ -161,7 +161,7 @@ builds() {
     require opencl wgpu
     # The plugins and stand-ins, which `cargo test` builds only with all tests.
     cargo build --workspace --examples
-    cargo test --workspace --test builds --test suite --test c_backend --test several --test simulated
+    cargo test --workspace --test builds --test suite --test c_backend --test several --test simulated --test schema
 }
 
 # The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for

@@ -83,7 +83,7 @@ static LIST: LazyLock<(DeviceList, Value)> = LazyLock::new(|| {
 });
 
 fn schema() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/devices.schema.json");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/devices.schema.json");
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
