@@ -41,16 +41,17 @@
 //! # fn main() {}
 //! ```
 //!
-//! A program begins one in code with [`observe`]. Without an observer, a call reads one atomic value more.
+//! A program starts one in code with [`observe`]. Without an observer, each call only reads one more atomic
+//! value.
 //!
 //! # Threads and losses
 //!
-//! A thread writes its records into memory of its own, without a wait, and a collector takes them every 20
+//! A thread writes its records into its own memory, without waiting, and a collector takes them every 20
 //! milliseconds. Each observer runs on its own thread: one that is slow or blocks loses records, with [a
-//! count](Batch::lost), and delays neither work nor other observers. One that panics ends. The end of the
-//! process hands over the last records, where it runs the functions of C's `atexit`, and waits for observers
-//! at most five seconds; a process that is killed loses those of the last 20 milliseconds. A child of `fork`
-//! has no observers.
+//! count](Batch::lost), and delays neither work nor other observers. One that panics ends. At its end, the
+//! process hands over the last records, if it runs the functions of C's `atexit`, and waits at most five
+//! seconds for observers; a process that is killed loses the records of the last 20 milliseconds. A child of
+//! `fork` has no observers.
 
 pub use crate::runtime::activity::{
     Activity, Batch, Clock, Id, MemoryInUse, Name, OBSERVERS, Observation, Observer, ObserverDescriptor,

@@ -8,7 +8,7 @@ use crate::error::DeviceError;
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::{listing, probe};
 
-/// Whether a device string names an available device. That is so if the string is well formed, the backend is
+/// Whether a device string names an available device. It does if the string is well formed, the backend is
 /// linked, enabled and loads, it has a device with this index (without one, the current device), and that
 /// device is [present](crate::Presence): neither absent nor lost.
 ///
@@ -30,8 +30,8 @@ pub fn is_available(text: &str) -> bool {
 
 /// The number of devices of a backend. Loads it, and opens nothing.
 ///
-/// It includes devices that are absent or lost: their indices stay. [`Device::presence`] says which those
-/// are.
+/// It includes devices that are absent or lost, as they keep their indices. [`Device::presence`] says which
+/// ones are.
 ///
 /// ```
 /// assert_eq!(device_registry::device_count("cpu")?, 1);
@@ -46,7 +46,7 @@ pub fn device_count(backend: &str) -> Result<usize, DeviceError> {
     probe::count(backends().usable(backend)?)
 }
 
-/// The devices of every backend that is not disabled, sorted by name and index: those that are present.
+/// The present devices of every backend that is not disabled, sorted by name and index.
 ///
 /// The iterator loads each backend when it reaches it, and opens nothing. It returns an error for a backend
 /// that cannot be used, and continues with the next one. Devices that are [absent or lost](crate::Presence)

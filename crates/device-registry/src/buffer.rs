@@ -16,7 +16,7 @@ use crate::runtime::open_device::{OpenDevice, StreamQueue};
 use crate::runtime::operation::{copy_work, fill_work, place};
 use crate::runtime::{chosen_stream, table, timed, transfer};
 
-/// Memory on a device: a handle that is cheap to clone, and whose last clone frees it.
+/// Memory on a device: a handle that is cheap to clone. Dropping the last clone frees the memory.
 ///
 /// Its functions block until the bytes are copied, and may be called from any thread. A
 /// [`Stream`](crate::Stream) copies asynchronously. A blocking call first waits for this thread's [current
@@ -25,8 +25,8 @@ use crate::runtime::{chosen_stream, table, timed, transfer};
 /// Two copies at the same time that touch the same bytes, one of them writing, leave those bytes unspecified.
 /// They are never undefined behaviour.
 ///
-/// All offsets and lengths are in bytes. A range outside of the buffer is an error, also if its end
-/// overflows. An empty range is valid anywhere up to the end. Copies and fills must be aligned as the
+/// All offsets and lengths are in bytes. A range outside the buffer is an error, even if its end overflows.
+/// An empty range is valid anywhere up to the end. Copies and fills must be aligned as the
 /// device's [properties](crate::DeviceProperties::copy_alignment) require; whole buffers of any length always
 /// are.
 ///
@@ -45,9 +45,9 @@ use crate::runtime::{chosen_stream, table, timed, transfer};
 ///
 /// # The order of arguments
 ///
-/// It is that of wgpu: a buffer and then its place, the source before the destination, then the bytes of the
-/// host, and a time limit at the end. A blocking call is the call of a [`Stream`](crate::Stream) without the
-/// buffer that it is a method of.
+/// The order is wgpu's: a buffer and then its place, the source before the destination, then the host's
+/// bytes, and a time limit at the end. A blocking call takes the arguments of the [`Stream`](crate::Stream)
+/// call, without the buffer that it is a method of.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -138,11 +138,11 @@ impl Device {
 
 impl Buffer {
     /// A buffer of the device `cpu` that has the bytes of `memory`, without a copy: bytes that another
-    /// library owns ([`HostMemory::from_raw_parts`]), or those of a [`HostBuffer`] or vector. Opens the
+    /// library owns ([`HostMemory::from_raw_parts`]), or the bytes of a [`HostBuffer`] or vector. Opens the
     /// device at the first use.
     ///
-    /// The drop of the last handle, or of the queued work that uses the bytes last, drops the memory and its
-    /// owner, on any thread that may use devices. The bytes are never given out for another allocation. They
+    /// Dropping the last handle, or the last queued work that uses the bytes, drops the memory and its owner,
+    /// on any thread that may use devices. The bytes are never reused for another allocation. They
     /// count as allocated in [`memory_statistics`](Device::memory_statistics). In a child of a fork the owner
     /// is not dropped.
     ///
@@ -157,8 +157,8 @@ impl Buffer {
     /// # Ok::<(), device_registry::DeviceError>(())
     /// ```
     ///
-    /// The way out is [`Span::on_host`], whose memory has [the address](HostMemory::as_ptr). It is valid for
-    /// as long as the span.
+    /// [`Span::on_host`] returns the memory again, which has [the address](HostMemory::as_ptr). It is valid
+    /// for as long as the span.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Buffer {
         self.range.is_empty()
     }
 
-    /// The bytes of `range` as a buffer of its own, which shares the memory and keeps all of it alive.
+    /// The bytes of `range` as its own buffer, which shares the memory and keeps all of it alive.
     ///
     /// ```
     /// use device_registry::device;
@@ -247,7 +247,7 @@ impl Buffer {
         self.range.start
     }
 
-    /// Whether both buffers are of one allocation: clones or slices. Their [offsets](Self::offset) show
+    /// Whether both buffers share one allocation: clones or slices. Their [offsets](Self::offset) show
     /// whether they overlap.
     #[must_use]
     pub fn shares_memory(&self, other: &Self) -> bool {
@@ -257,13 +257,12 @@ impl Buffer {
     /// The backend's own memory and the range in it, for native code that knows the backend; `None` if the
     /// buffer has no bytes.
     ///
-    /// Blocks while another stream still uses the memory, which was [allocated for
-    /// it](crate::Stream::allocate). Kernels get spans by [`Stream::launch`](crate::Stream::launch), in the
-    /// order of the stream.
+    /// Blocks while another stream, for which the memory was [allocated](crate::Stream::allocate), still uses
+    /// it. Kernels get spans by [`Stream::launch`](crate::Stream::launch), in the order of the stream.
     #[must_use]
     pub fn span(&self) -> Option<Span> {
-        // The core does not know what native code does with the memory. If the wait fails, so does every use
-        // of the memory.
+        // The core does not know how native code uses the memory. If the wait fails, so does every use of the
+        // memory.
         let span = self.span_of_launch()?;
         let _ = self.device.wait_for_memory(&span, None, "wait for memory");
         Some(span)
@@ -336,13 +335,13 @@ impl Buffer {
     }
 
     /// Like [`write`](Self::write), but waits no longer than `timeout`. It copies `source` first, and the
-    /// work goes through a stream of its own, which on a device without queues is a new thread.
+    /// work goes through its own stream, which on a device without queues is a new thread.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then. The copy goes on: the
-    /// bytes of the buffer are unspecified, and the device reports a later failure like that of a dropped
-    /// stream. Otherwise the errors of [`write`](Self::write).
+    /// [`DeviceError::TimedOut`] if the current stream or the copy is not done by then. The copy continues:
+    /// the bytes of the buffer are unspecified, and the device reports a later failure as it does for a
+    /// dropped stream. Otherwise the errors of [`write`](Self::write).
     pub fn write_timeout(&self, offset: usize, source: &[u8], timeout: Duration) -> Result<(), DeviceError> {
         let range = offset..offset.saturating_add(source.len());
         let Some(span) = self.checked(BufferRole::Destination, range)? else {
@@ -383,8 +382,8 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy goes on: the
-    /// bytes of this buffer are unspecified, and the device reports a later failure like that of a dropped
+    /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy continues: the
+    /// bytes of this buffer are unspecified, and the device reports a later failure as it does for a dropped
     /// stream. Otherwise the errors of [`copy_from`](Self::copy_from).
     pub fn copy_from_timeout(
         &self,
@@ -407,7 +406,7 @@ impl Buffer {
         activity::call(work, copy)
     }
 
-    /// Fills the bytes of `range` with `pattern`, repeated: of 1, 2, 4, 8 or 16 bytes. Blocks.
+    /// Fills the bytes of `range` with `pattern`, repeated. The pattern has 1, 2, 4, 8 or 16 bytes. Blocks.
     ///
     /// # Errors
     ///
@@ -439,8 +438,8 @@ impl Buffer {
         start..end
     }
 
-    /// The bytes of a range, checked as those of an operation that has no other range on a device; `None` if
-    /// there are none.
+    /// The bytes of a range, checked for an operation that has no other range on a device; `None` if there
+    /// are none.
     pub(crate) fn checked(&self, role: BufferRole, range: Range<usize>) -> Result<Option<Span>, DeviceError> {
         let range = self.in_range(role, range)?;
         self.aligned(role, &range)?;
@@ -449,7 +448,7 @@ impl Buffer {
 
     /// A range as it lies in the memory.
     ///
-    /// An end that was cut at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
+    /// An end that was capped at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
     fn in_range(&self, role: BufferRole, range: Range<usize>) -> Result<Range<usize>, DeviceError> {
         if range.start > range.end || range.end > self.len() {
             let (device, buffer_len) = (self.device(), self.len());
@@ -514,8 +513,8 @@ pub(crate) fn checked_fill(
     let short = FillPattern::new(pattern).ok_or_else(|| refused(given))?;
     let range = destination.in_range(BufferRole::Destination, range)?;
     destination.aligned(BufferRole::Destination, &range)?;
-    // By the length that the program gave: whether a fill is valid must not depend on the bytes of the
-    // pattern.
+    // Checked with the length that the program gave: whether a fill is valid must not depend on the bytes of
+    // the pattern.
     let fits = [range.start, range.len()].iter().all(|place| place.is_multiple_of(pattern.len()));
     if !(range.is_empty() || fits) {
         return Err(refused(range));

@@ -11,19 +11,18 @@ use crate::backend::{
 pub(crate) const NAME: &str = "cpu";
 
 pub(crate) fn load() -> Result<Box<dyn Backend>, LoadFailure> {
-    // Once: properties stay the same, and the number may change with the threads that the process may use.
+    // Computed once: properties stay the same, but the number of threads that the process may use can change.
     Ok(Box::new(Cpu { threads: available_parallelism().ok().map(|threads| threads.get() as u64) }))
 }
 
-/// From which length on freed memory is used again. The allocator's zeros and the core take as long as each
-/// other at 16 KiB, and at 64 KiB the zeros take twice as long.
+/// From which length on freed memory is used again. The allocator's zeros and the core take equally long at
+/// 16 KiB; at 64 KiB the zeros take twice as long.
 const LARGE: usize = 32 << 10;
 
 /// What every processor of [these architectures](COMPUTES_WITH_ALL) computes with.
 const DTYPES: [&str; 10] = ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64"];
 
-/// Whether the instruction set has integers of 64 bits and both floating-point types. Of other targets it is
-/// not known.
+/// Whether the instruction set is known to have 64-bit integers and both floating-point types.
 const COMPUTES_WITH_ALL: bool = cfg!(any(
     target_arch = "x86_64",
     target_arch = "aarch64",

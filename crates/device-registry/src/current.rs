@@ -37,8 +37,8 @@ pub fn current_device(backend: &str) -> Result<Device, DeviceError> {
 /// Makes `device` the current device of its backend on this thread. The backend's name alone then means this
 /// device.
 ///
-/// It is like `torch.cuda.set_device`. Loads the backend, and opens nothing. A device without an index is the
-/// current one already. For a choice that ends with a scope, use [`DeviceGuard`].
+/// It is like `torch.cuda.set_device`. Loads the backend, and opens nothing. A device without an index
+/// already is the current one. For a choice that ends with a scope, use [`DeviceGuard`].
 ///
 /// The choice belongs to the thread and does not follow an async task that moves to another one: in async
 /// code, hold a resolved [`Device`] instead.

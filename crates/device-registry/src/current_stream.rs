@@ -74,8 +74,7 @@ impl StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         let chosen = chosen_stream::choose(self.stream.open_device(), self.previous.take());
-        // It may be the stream's last handle. Its `drop` inside of `choose` could borrow the list a second
-        // time.
+        // It may be the stream's last handle. Its `drop` inside `choose` could borrow the list a second time.
         drop(chosen);
     }
 }

@@ -1,4 +1,4 @@
-//! The devices of all backends as a list: data, which also prints.
+//! The devices of all backends as a list: data that can be printed.
 
 use std::fmt;
 
@@ -13,8 +13,8 @@ use crate::runtime::{listing, probe};
 /// Every backend with its state, and their devices with their properties. Loads each backend that is not
 /// disabled, and opens no device. A device that is absent or lost is in the list, with the reason.
 ///
-/// It is for a program's `--list`, and for support tools. Without loading anything, `backends().report()` has
-/// the states alone.
+/// It is for a program's `--list`, and for support tools. `backends().report()` has only the states, and
+/// loads nothing.
 ///
 /// ```
 /// let list = device_registry::device_list();
@@ -27,13 +27,12 @@ use crate::runtime::{listing, probe};
 /// assert!(list.to_string().contains("\ncpu:\n  cpu "), "{list}");
 /// ```
 ///
-/// It blocks as long as the backends do that load, look for their devices, or return the free memory of a
-/// device that is open.
+/// It blocks while backends load, look for their devices, or return the free memory of an open device.
 #[must_use]
 pub fn device_list() -> DeviceList {
     let group = backends();
     let backends = group.iter().map(ListedBackend::of).collect();
-    // Afterwards, so that it shows the state of each backend after it was loaded.
+    // Taken last, so that it shows each backend's state after loading.
     DeviceList { report: group.report(), backends }
 }
 
@@ -79,8 +78,8 @@ pub struct DeviceList {
 }
 
 impl DeviceList {
-    /// The version of the document that serde writes. It changes when a field changes its meaning or goes.
-    /// Fields and kinds may be added within a version.
+    /// The version of the document that serde writes. It changes when a field changes its meaning or is
+    /// removed. Fields and kinds may be added within a version.
     pub const DOCUMENT_VERSION: u32 = 1;
 
     /// The report on the group of backends, after each of them was loaded: packages, versions, files,
@@ -90,7 +89,7 @@ impl DeviceList {
         &self.report
     }
 
-    /// Every backend, sorted by name, in any state. A name that several packages claim is there once.
+    /// Every backend, sorted by name, in any state. A name that several packages claim appears once.
     #[must_use]
     pub fn backends(&self) -> &[ListedBackend] {
         &self.backends
@@ -155,7 +154,7 @@ pub struct ListedDevice {
     opened: Option<Opened>,
 }
 
-/// What is known of a device that is open.
+/// What is known about an open device.
 #[derive(Clone, Debug)]
 struct Opened {
     statistics: MemoryStatistics,
@@ -163,7 +162,8 @@ struct Opened {
 }
 
 impl Device {
-    /// What a [list of all devices](device_list) has on this one. Loads its backend alone, and opens nothing.
+    /// What a [list of all devices](device_list) says about this one. Loads only its backend, and opens
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ impl Device {
 
 impl ListedDevice {
     fn of(device: Device) -> Self {
-        // The presence first: a backend that looks for a device finds out more about it.
+        // The presence comes first: a backend that looks for a device finds out more about it.
         let presence = listing::presence_of_counted(device);
         let properties = listing::properties_of_counted(device);
         let opened = listing::memory_of_open(device);
@@ -209,7 +209,7 @@ impl ListedDevice {
         self.presence.as_ref().is_ok_and(Presence::is_present)
     }
 
-    /// The properties of the device. Some backends know those of an absent device.
+    /// The properties of the device. Some backends know them for an absent device.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ impl fmt::Display for ListedDevice {
     }
 }
 
-/// Writes the name, and a line for each device, or the error. Of a disabled backend the switch.
+/// Writes the name, and a line for each device, or the error; for a disabled backend the switch.
 impl fmt::Display for ListedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.name)?;

@@ -128,7 +128,7 @@ pub enum DeviceError {
         /// The call that was refused.
         call: &'static str,
     },
-    /// A call with a time limit did not finish in time. The work goes on, and owns what it uses.
+    /// A call with a time limit did not finish in time. The work continues, and owns what it uses.
     #[non_exhaustive]
     TimedOut {
         /// The device.
@@ -175,7 +175,7 @@ pub enum DeviceError {
     /// The [default selection](crate::default_selection) is not a valid list.
     #[non_exhaustive]
     DefaultSelection {
-        /// Who has set it: the variable's name, or `the program`.
+        /// Its origin: the variable's name, or `the program`.
         origin: &'static str,
         /// What is wrong with it.
         error: SyntaxError,
@@ -247,7 +247,7 @@ impl fmt::Display for DeviceError {
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.table())?;
-                // The guess would mislead after a likely typing error, or where the crate may be present and
+                // A guess would mislead after a likely typing error, or where the crate may be present and
                 // unlinked.
                 if unknown.nearest().is_none() && unknown.is_autoloaded() {
                     fmt_crate_hint(unknown, f)
@@ -362,15 +362,15 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// Writes the first line of the message: the list of [`NoneAvailable`] uses it alone, and prints the table
-/// once.
+/// Writes the first line of the message: the list of [`NoneAvailable`] uses only this line, and prints the
+/// table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (asked, similar) = (shown(unknown.asked()), did_you_mean(unknown.nearest()));
     write!(f, "no backend called `{asked}` is linked into this program or installed{similar}")
 }
 
-/// Writes a guess at the crate. No list of all backends exists, but crates are named after their backend by
-/// convention.
+/// Writes a guess at the crate. There is no list of all backends, but by convention crates are named after
+/// their backend.
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     // A crate's name is written with hyphens.
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
@@ -406,8 +406,8 @@ impl fmt::Debug for DeviceError {
 impl Error for DeviceError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // This error's message contains theirs: the chain continues with their source, or it would print
-            // them twice.
+            // This error's message contains theirs, so the chain continues with their source: otherwise it
+            // would print them twice.
             Self::Backend(error) => error.source(),
             Self::Call { error, .. } | Self::Host(error) | Self::Absent { reason: error, .. } => {
                 error.source()
@@ -462,7 +462,7 @@ impl fmt::Display for NoneAvailable {
                 other => f.write_str(&other.to_string().replace('\n', "\n    "))?,
             }
         }
-        // One table serves all unknown names: it lists the same backends for each.
+        // One table serves all unknown names, as it lists the same backends for each.
         match table {
             Some(table) => write!(f, "\n{table}"),
             None => Ok(()),
@@ -502,7 +502,7 @@ mod tests {
     use crate::backend::BackendDescriptor;
     use crate::parse::device;
 
-    // Without it the error guesses no crate: one may be present and not linked.
+    // Without it the error guesses no crate, as one may be present and not linked.
     crate::autoload!();
 
     #[test]

@@ -41,7 +41,7 @@ impl Event {
         &self.0
     }
 
-    /// A wait for it, for observers.
+    /// Describes a wait for the event, for observers.
     fn wait(&self) -> (Device, Work) {
         (self.device(), Work::Wait(WaitFor::Event(self.0.id())))
     }
@@ -81,8 +81,8 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the event is not done by then: the work goes on. Otherwise the errors of
-    /// [`query`](Self::query).
+    /// [`DeviceError::TimedOut`] if the event is not done by then: the work continues. Otherwise the errors
+    /// of [`query`](Self::query).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
         let deadline = Deadline::new("synchronize an event", timeout);
         activity::call(|| self.wait(), || self.0.synchronize_until(&deadline))
@@ -90,13 +90,13 @@ impl Event {
 
     /// The time from `start` to this event. Blocks until both are done.
     ///
-    /// The timestamps come from the device's clock. So both events must be of one device, and recorded with
+    /// The timestamps come from the device's clock. So both events must be on one device, and recorded with
     /// [timestamps](crate::EventOptions::timed).
     ///
     /// # Errors
     ///
     /// [`DeviceError::Call`] with [`BackendErrorKind::Invalid`](crate::BackendErrorKind::Invalid) if one
-    /// event has no timestamp, if they are of two devices, or if `start` was reached later. Otherwise the
+    /// event has no timestamp, if they are on two devices, or if `start` was reached later. Otherwise the
     /// errors of [`query`](Self::query).
     pub fn elapsed_since(&self, start: &Self) -> Result<Duration, DeviceError> {
         self.0.elapsed_since(&start.0)

@@ -1,12 +1,12 @@
 //! Functions that run when the process ends, before what was loaded earlier is torn down.
 
-/// Has `function` run when the process ends. Those of later calls run first, as do the functions that a
-/// library of a driver adds later. Where the target has no `atexit`, or does not run it, this does nothing.
+/// Runs `function` when the process ends. Functions added later run first, including those that a driver's
+/// library adds. Where the target has no `atexit`, or does not run it, this does nothing.
 pub(crate) fn at_exit(function: extern "C" fn()) {
     #[cfg(all(any(unix, windows), not(miri)))]
     {
         unsafe extern "C" {
-            // A function of C, in every library that std links on these systems.
+            // A C function, in every library that std links on these systems.
             fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
         }
 

@@ -11,8 +11,8 @@
 //!   backend in the program has no effect until a device string names it.
 //! - *Loading, counting and opening are three steps.* The first use of a name loads the backend. Counting its
 //!   devices claims none of them. The first use of a device opens it. A backend that fails to load keeps its
-//!   error ([`Group::retry`](registry::Group::retry) tries again). A use looks again for one whose driver is
-//!   missing, after [`UNAVAILABLE_FOR`](backend::LoadFailure::UNAVAILABLE_FOR). A device that fails to open
+//!   error ([`Group::retry`](registry::Group::retry) tries again). If the driver is missing, a use looks
+//!   again after [`UNAVAILABLE_FOR`](backend::LoadFailure::UNAVAILABLE_FOR). A device that fails to open
 //!   is tried again at its next use.
 //! - *Every check is made once, above the drivers.* [`Buffer`] checks ranges, overflow and overlap; a driver
 //!   gets a [`Span`](backend::Span), which only this crate can construct. So drivers are short, and all of
@@ -116,7 +116,7 @@ pub use crate::stream::Stream;
 /// Groups of entry points and their reports: what is linked into the program, in which state, and how it was
 /// registered.
 ///
-/// [`backends()`] is the group of device backends. A framework declares groups of its own with
+/// [`backends()`] is the group of device backends. A framework declares its own groups with
 /// [`group!`](entry_points::group).
 pub mod registry {
     pub use entry_points::{

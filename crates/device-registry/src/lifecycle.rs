@@ -76,7 +76,7 @@ impl Device {
     /// # Errors
     ///
     /// The first failure of queued work that was not reported, or the driver's error. The device is closed
-    /// even so, unless it is lost.
+    /// nevertheless, unless it is lost.
     pub fn close(self) -> Result<(), DeviceError> {
         table::close(self)
     }
@@ -96,10 +96,10 @@ impl Device {
     /// Where allocating is slow, the core keeps freed memory and gives it out again: see
     /// [`DeviceProperties::memory_reuse`]. Such memory contains bytes that this program wrote before. The
     /// core holds at most an eighth more memory than was ever in use at once, or 16 MiB. It may hold more
-    /// where small buffers use parts of large blocks. Of the host's own memory it keeps
-    /// [large](crate::backend::MemoryReuse::Large) blocks alone, and at most 256 MiB of them; it holds at
-    /// most twice what was ever in use at once. An allocation that finds the device full empties the cache by
-    /// itself. So do a close and a loss.
+    /// where small buffers use parts of large blocks. It keeps only
+    /// [large](crate::backend::MemoryReuse::Large) blocks of the host's own memory, at most 256 MiB of them,
+    /// and holds at most twice what was ever in use at once. An allocation that finds the device full empties
+    /// the cache, as do a close and a loss.
     ///
     /// # Errors
     ///
@@ -150,8 +150,8 @@ impl Device {
     ///
     /// The error of the code; [`BackendErrorKind::Other`](crate::BackendErrorKind::Other) if it panics;
     /// [`BackendErrorKind::Unsupported`](crate::BackendErrorKind::Unsupported) if the backend has no handle
-    /// of this type; or why the device cannot be used. The types of a backend from a file are its own, so no
-    /// type of the program fits: [`with_native`](Self::with_native) works for it.
+    /// of this type; or why the device cannot be used. A backend from a file has its own types, which no type
+    /// of the program matches; use [`with_native`](Self::with_native) for it.
     pub fn with_driver<D: Any, T>(
         self,
         code: impl FnOnce(&D) -> Result<T, BackendError>,
@@ -169,8 +169,8 @@ impl Device {
     /// backend that is linked and for one from a file. Opens the device at the first use, and returns the
     /// result of the code.
     ///
-    /// The device is not closed while the code runs, so the handles are valid there. The other rules are
-    /// those of [`with_driver`](Self::with_driver).
+    /// The device is not closed while the code runs, so the handles are valid there. The other rules are the
+    /// same as for [`with_driver`](Self::with_driver).
     ///
     /// ```no_run
     /// # fn retain(context: u64) -> u64 { context }
@@ -195,7 +195,7 @@ impl Device {
     /// `cuda.CUcontext`. Opens the device at the first use.
     ///
     /// The handle is borrowed: it is valid while the device is open. Where another thread may close or reset
-    /// the device, use it inside of [`with_native`](Self::with_native).
+    /// the device, use it inside [`with_native`](Self::with_native).
     ///
     /// # Errors
     ///

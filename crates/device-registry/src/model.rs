@@ -40,7 +40,7 @@ fn explore(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
-/// The calls that the model's driver has seen. It has no bytes, so its copies and reads move none.
+/// The calls that the model's driver has received. It has no bytes, so its copies and reads move none.
 #[derive(Default)]
 struct Seen {
     calls: Mutex<Vec<&'static str>>,
@@ -461,7 +461,7 @@ fn a_stream_that_is_dropped_while_its_device_closes_keeps_its_works_values() {
             let _ = queue.accept(Operation::Write { source, destination: span(device) });
             queue.close();
         });
-        // It delays the close, after the device counts as closed and before the close waits for its queues.
+        // Delays the close between the moment when the device counts as closed and the wait for its queues.
         let slow = thread::spawn(move || {
             let _ = device.call("slow", |_| {
                 thread::yield_now();
@@ -509,7 +509,7 @@ fn cache() -> MemoryCache<u32> {
 fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates() {
     const SIZE: usize = 512;
 
-    /// Notes that a block is given out, which it must not be twice.
+    /// Notes that a block is given out, which must not happen twice.
     fn take(used: &StdMutex<Vec<Block>>, block: Block) -> Block {
         let mut used = used.lock().unwrap();
         assert!(!used.contains(&block), "{block:?} is given out twice");

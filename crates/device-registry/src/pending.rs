@@ -1,4 +1,4 @@
-//! What queued work returns, for the thread that enqueued it.
+//! The result of queued work, for the thread that enqueued it.
 
 use std::fmt;
 use std::future::Future;

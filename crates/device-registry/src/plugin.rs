@@ -24,8 +24,8 @@ pub use crate::runtime::validation::report_broken_rule;
 /// An option of a backend: its name, its value, and the variable that sets it, if not the program.
 pub type Setting<'a> = (&'a str, &'a str, Option<&'a str>);
 
-/// Registers a descriptor in this copy, so that its devices have names, before anything asks for one: the
-/// first question settles the switches. The environment has no effect on them: the program's switches count.
+/// Registers a descriptor in this copy, so that its devices have names. This comes before any look-up, as the
+/// first one settles the switches. The environment has no effect on them: the program's switches count.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub fn register(descriptor: &'static BackendDescriptor) -> Result<(), LoadFailur
 }
 
 /// Runs the `load` function of a descriptor, with these options. The descriptor is registered in this copy,
-/// so that its devices have names. The environment has no effect on that: its switches are the program's.
+/// so that its devices have names. The environment has no effect on this: the program's switches count.
 ///
 /// # Errors
 ///
@@ -116,8 +116,8 @@ impl PluginDevice {
         self.has_native_handles
     }
 
-    /// Runs a kernel as the core does, and returns what it keeps, also if it panics. Without a stream its
-    /// work is done then.
+    /// Runs a kernel as the core does, and returns what it keeps, even if it panics. Without a stream, its
+    /// work is then done.
     pub fn launch(
         &'static self,
         stream: Option<&dyn StreamDriver>,
@@ -133,7 +133,7 @@ impl PluginDevice {
         (outcome, launch.into_kept())
     }
 
-    /// Takes over memory that the driver has allocated, and drops it with the last span of it.
+    /// Takes over memory that the driver has allocated, and drops it with its last span.
     pub fn own(&'static self, memory: Arc<dyn Memory>, len: usize) -> PluginMemory {
         PluginMemory(Arc::new(Allocation::new(self, memory, len, None, None, 0)))
     }
@@ -216,14 +216,14 @@ impl PluginMemory {
         // SAFETY: the caller promises that the memory lives, and this handle of it is never dropped.
         let memory = ManuallyDrop::new(unsafe { Self::from_raw(pointer) });
         let end = offset.checked_add(len).filter(|&end| len > 0 && end <= memory.0.len)?;
-        // SAFETY: neither the copy nor the original is dropped: both are inside of `ManuallyDrop`.
+        // SAFETY: neither the copy nor the original is dropped: both are inside `ManuallyDrop`.
         let allocation = unsafe { std::ptr::read(&memory.0) };
         Some(ManuallyDrop::new(Span::of_memory(allocation, offset..end)))
     }
 }
 
-/// The error of a device that cannot be used, and whether it is absent. Here the compiler finds a new state,
-/// which another crate would take for one of those that it knows.
+/// The error of a device that cannot be used, and whether it is absent. Here the compiler finds a new state;
+/// another crate would take it for a known one.
 pub fn refusal(presence: Presence) -> Option<(BackendError, bool)> {
     match presence {
         Presence::Present => None,
@@ -237,8 +237,8 @@ pub fn fill_pattern(bytes: &[u8]) -> Option<FillPattern> {
     FillPattern::new(bytes)
 }
 
-/// The source of a queued write, for a library, which says when it no longer reads it. For the validating
-/// layer it is a copy, which is overwritten then, although the core still has the source.
+/// The source of a queued write, for a library, which says when it no longer reads it. Under the validating
+/// layer it is a copy, which is then overwritten although the core still has the source.
 pub fn library_source(source: &Arc<HostBuffer>) -> Arc<HostBuffer> {
     match source.as_guarded().map(|bytes| bytes.again()) {
         Some(Ok(copy)) => Arc::new(HostBuffer::guarded(copy)),
@@ -256,12 +256,12 @@ pub fn into_owner<T: Any + Send + Sync>(buffer: HostBuffer) -> Result<T, HostBuf
     buffer.into_owner()
 }
 
-/// The end of a queued read, in the program. Neither function unwinds.
+/// The program's end of a queued read. Neither function unwinds.
 pub trait ReadEnd: Send + Sync + 'static {
     /// The driver has finished the read, or has dropped it: `None`. Called once.
     fn finish(&self, outcome: Option<Result<HostBuffer, BackendError>>);
 
-    /// What to call to find out whether the program has the result.
+    /// Called to find out whether the program has the result.
     fn watch(&self) -> Arc<dyn Fn() -> bool + Send + Sync>;
 }
 

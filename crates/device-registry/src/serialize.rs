@@ -17,13 +17,12 @@ use crate::runtime::statistics::MemoryStatistics;
 /// Enough for any honest chain; a `source` that leads back to itself has no end.
 const LONGEST: usize = 16;
 
-/// The message of an error, and those of its causes, innermost last: the form that a state of `entry-points`
-/// has.
+/// The messages of an error and its causes, innermost last, in the same form as a state of `entry-points`.
 fn messages(error: &(dyn Error + 'static)) -> Vec<String> {
     successors(Some(error), |&error| error.source()).take(LONGEST).map(ToString::to_string).collect()
 }
 
-/// The same of the reason why a device is absent or lost, without the words for its kind.
+/// The same for the reason why a device is absent or lost, without the words for its kind.
 fn reasons(error: &BackendError) -> Vec<String> {
     let mut reasons = vec![error.message().to_owned()];
     reasons.extend(error.source().map(messages).unwrap_or_default());
@@ -63,8 +62,8 @@ impl Serialize for ListedBackend {
     }
 }
 
-/// An unknown value is null, and `errors` says why: that of the presence if there is one, else that of the
-/// properties, else that of the memory.
+/// An unknown value is null, and `errors` says why: the error of the presence if there is one, else of the
+/// properties, else of the memory.
 impl Serialize for ListedDevice {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let memory = self.memory();

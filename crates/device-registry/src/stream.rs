@@ -52,18 +52,18 @@ use crate::runtime::table;
 /// # Ok::<(), device_registry::DeviceError>(())
 /// ```
 ///
-/// The order of arguments is [that of a buffer's calls](Buffer#the-order-of-arguments).
+/// The arguments are in [the same order as for a buffer's calls](Buffer#the-order-of-arguments).
 ///
 /// # Errors in queued work
 ///
 /// A function returns an error if it refuses the work: then it has enqueued nothing. Work that fails *later*
 /// makes the stream skip the work after it, until one [`synchronize`](Self::synchronize) or
-/// [`query`](Self::query) has returned the error. The stream skips all work that was enqueued before that
-/// return, since its caller did not know of the failure. Skipped reads and events return the same error, and
-/// a stream that [waits for such an event](Self::wait_event) fails with it.
+/// [`query`](Self::query) has returned the error. The stream skips everything enqueued before that call
+/// returned: the caller could not have known of the failure. Skipped reads and events return the same error,
+/// and a stream that [waits for such an event](Self::wait_event) fails with it.
 ///
-/// So every error is reported, once, and work that is enqueued after the report runs. If a stream is dropped
-/// before it reports its error, [`Device::synchronize`] returns the error, and the log has it too.
+/// So every error is reported exactly once, and work that is enqueued after the report runs. If a stream is
+/// dropped before it reports its error, [`Device::synchronize`] returns the error, and the log has it too.
 ///
 /// Where a device has queues of its own, work that such a queue already contains behind a failure may run or
 /// not. Most such failures mean that the device is lost.
@@ -108,7 +108,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the work of a stream is not done by then: it goes on. Otherwise the
+    /// [`DeviceError::TimedOut`] if the work of a stream is not done by then: it continues. Otherwise the
     /// errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(self, timeout: Duration) -> Result<(), DeviceError> {
         match table::find(self)? {
@@ -162,19 +162,19 @@ impl Stream {
         self.queue().set_label(label);
     }
 
-    /// How far the driver's queue is; `None` if the driver has no queues.
+    /// How far the driver's queue has got; `None` if the driver has no queues.
     pub(crate) fn progress(&self) -> Option<&Arc<Progress>> {
         self.queue().progress()
     }
 
     /// Allocates `len` bytes of memory of the device, to be used in this stream.
     ///
-    /// The memory may be that of a dropped buffer, which earlier work of the stream still uses. The stream
-    /// does its work in order, so nothing has to wait, and a program with many temporary buffers needs little
-    /// memory. If another stream or a blocking call is the first to write to the new buffer, that call waits
-    /// until the earlier work is done. Once this stream itself has used the bytes, the core no longer waits:
-    /// the program orders further uses, as for any buffer. A launch counts as a use of all bytes of its
-    /// buffers.
+    /// The memory may have belonged to a dropped buffer, and earlier work of the stream may still use it. The
+    /// stream does its work in order, so nothing has to wait, and a program with many temporary buffers needs
+    /// little memory. If another stream or a blocking call is the first to write to the new buffer, that call
+    /// waits until the earlier work is done. Once this stream itself has used the bytes, the core no longer
+    /// waits: the program orders further uses, as for any buffer. A launch counts as a use of all bytes of
+    /// its buffers.
     ///
     /// Where the device does not [use memory again](crate::DeviceProperties::memory_reuse), or its driver has
     /// no queues, it is [`Device::allocate`].
@@ -339,8 +339,8 @@ impl Stream {
     /// Enqueues a kernel: code that knows the backend and works on the native memory of `buffers`, which must
     /// be on this stream's device. Like a [host call](Self::host_call) it may not use devices, but it may
     /// submit native work: see [`Launch`], also for how a kernel works with a backend from a file. It has to
-    /// end by itself, without a wait for a thread that uses devices: an allocation on a full device may wait
-    /// for it.
+    /// end by itself, without waiting for a thread that uses devices: an allocation on a full device may wait
+    /// for the kernel.
     ///
     /// ```
     /// use device_registry::backend::HostMemory;
@@ -481,8 +481,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work goes on,
-    /// and no failure is reported by that error. Otherwise the errors of [`synchronize`](Self::synchronize).
+    /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work continues,
+    /// and this error reports no failure. Otherwise the errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
         let (queue, deadline) = (self.queue(), Deadline::new("synchronize", timeout));
         activity::call(|| queue.wait(), || queue.synchronize_until(&deadline))

@@ -1,8 +1,8 @@
 //! The locks, atomics and threads of asynchronous work, in one place. In the models of `model.rs`, which
 //! explore how threads interleave, they are [shuttle]'s; everywhere else they are std's.
 //!
-//! Poison is ignored. Foreign code runs under none of these locks but one that guards no value, so a panic
-//! leaves no value half changed.
+//! Poison is ignored. Foreign code runs only under a lock that guards no value, so a panic leaves no value
+//! half changed.
 //!
 //! [shuttle]: https://docs.rs/shuttle
 

@@ -114,8 +114,8 @@ fn of_hardware(card: usize) -> DeviceProperties {
     }
 }
 
-/// The properties of a device without a UUID or an address: two of one model, the processor by another
-/// platform, and one that knows its name alone.
+/// The properties of a device without a UUID or an address: two of one model, the processor on another
+/// platform, and one that knows only its name.
 fn of_driver(device: usize) -> DeviceProperties {
     let (name, vendor, driver) = match device {
         0 | 1 => ("Example RTX 9000 (Ti)", "Example, Inc.", "Example CL 1.2"),
@@ -183,7 +183,7 @@ impl Backend for Fake {
     }
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
-        // Both backends must be inside of `open` before either continues.
+        // Both backends must be inside `open` before either continues.
         static BOTH: Barrier = Barrier::new(2);
         let first = !self.opened_before.swap(true, Ordering::SeqCst);
         panic_if(self.name == "panics_in_open");

@@ -218,7 +218,7 @@ fn work_behind_a_kernel_that_runs_at_once_is_done_by_the_streams_thread() {
     let done = thread::scope(|scope| {
         let (stream, buffer) = (&stream, &buffer);
         scope.spawn(move || {
-            // Not short in truth, so that the test can enqueue behind it.
+            // It is not really short, so that the test can enqueue behind it.
             let kernel = move |_: &Launch<'_>| {
                 entered.send(()).unwrap();
                 released.recv().unwrap_or(());
@@ -239,7 +239,7 @@ fn work_behind_a_kernel_that_runs_at_once_is_done_by_the_streams_thread() {
     assert!(seen.len() == 1 && seen[0] != thread::current().id(), "{seen:?}");
 }
 
-/// Runs a test of this file in a process of its own, in which no other test has threads and memory. `None` in
+/// Runs a test of this file in its own process, in which no other test has threads and memory. `None` in
 /// the parent.
 fn alone(test: &str) -> Option<()> {
     const ALONE: &str = "DEVICE_REGISTRY_TEST_ALONE";

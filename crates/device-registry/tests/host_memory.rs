@@ -27,8 +27,8 @@ fn foreign(mut bytes: Vec<u8>, start: usize) -> (HostMemory, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (len, pointer) = (bytes.len() - start, NonNull::from(&mut bytes[start..]).cast());
     let owner = Foreign { bytes, released: Arc::clone(&released) };
-    // SAFETY: the vector has `len` initialised bytes there, which stay in place, and the owner uses them in
-    // its drop alone.
+    // SAFETY: the vector has `len` initialised bytes there, which stay in place, and the owner uses them only
+    // in its drop.
     (unsafe { HostMemory::from_raw_parts(pointer, len, owner) }, released)
 }
 
@@ -175,7 +175,7 @@ fn shared(bytes: Vec<u8>) -> (HostBuffer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (start, len) = (NonNull::from(&bytes[..]).cast(), bytes.len());
     let owner = Foreign { bytes, released: Arc::clone(&released) };
-    // SAFETY: the vector has `len` initialised bytes there, which the owner changes in its drop alone.
+    // SAFETY: the vector has `len` initialised bytes there, which the owner changes only in its drop.
     (unsafe { HostBuffer::from_shared_parts(start, len, owner) }, released)
 }
 

@@ -112,7 +112,7 @@ fn a_logger_that_panics_changes_no_outcome() {
     log::set_max_level(log::LevelFilter::Trace);
     backends().register(&HOLDS).unwrap();
 
-    // The driver finishes one of two reads with a loss, on a thread of its own.
+    // The driver finishes one of two reads with a loss, on its own thread.
     let holds = device("holds:0").unwrap();
     let (stream, buffer) = (holds.create_stream().unwrap(), holds.allocate(4).unwrap());
     let [first, second] = [(); 2].map(|()| stream.read(&buffer, ..).unwrap());

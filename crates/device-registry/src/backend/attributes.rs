@@ -6,8 +6,8 @@ use std::fmt;
 ///
 /// A fact that every kind of device could have is a field of
 /// [`DeviceProperties`](crate::DeviceProperties); the README of a backend lists its attributes. A number is
-/// in the unit that ends its name, such as `_bytes` or `_mhz`, or counts something. What a backend does not
-/// know it leaves out: 0 is no word for *unknown*.
+/// in the unit that ends its name, such as `_bytes` or `_mhz`, or counts something. A backend leaves out what
+/// it does not know: 0 does not mean *unknown*.
 ///
 /// ```
 /// use device_registry::{AttributeValue, DeviceProperties};
@@ -25,7 +25,7 @@ use std::fmt;
 /// There are at most [`MAX`](Self::MAX) attributes. A name is 1 to [`MAX_NAME`](Self::MAX_NAME) bytes of
 /// `a`–`z`, `0`–`9` and `_`, and does not start with a digit. A text is at most [`MAX_TEXT`](Self::MAX_TEXT)
 /// bytes. An attribute outside of these limits is left out, and [counted](Self::left_out), so that a broken
-/// backend fills no list.
+/// backend cannot flood a list.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
     all: Vec<(String, AttributeValue)>,
@@ -36,11 +36,11 @@ pub struct Attributes {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AttributeValue {
-    /// Whether it is so.
+    /// A yes or no.
     Bool(bool),
     /// A number.
     Integer(i64),
-    /// Words.
+    /// A text.
     Text(String),
 }
 
@@ -58,9 +58,9 @@ impl Attributes {
         Self { all: Vec::new(), left_out: 0 }
     }
 
-    /// Sets an attribute. A value that has the name is replaced.
+    /// Sets an attribute, and replaces any value of this name.
     ///
-    /// Returns whether it is set: outside of the [limits](Self#limits) it is left out.
+    /// Returns whether it was set: one outside of the [limits](Self#limits) is left out.
     pub fn set(&mut self, name: &str, value: impl Into<AttributeValue>) -> bool {
         let value = value.into();
         let fits =
@@ -113,7 +113,7 @@ fn is_name(name: &str) -> bool {
         && bytes.all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'))
 }
 
-/// As a map; with how many were left out, if any.
+/// Prints a map, with the number of attributes that were left out, if any.
 impl fmt::Debug for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
@@ -159,7 +159,7 @@ impl From<i64> for AttributeValue {
     }
 }
 
-/// A number above `i64::MAX` becomes that: drivers use the largest `u64` for *no limit*.
+/// A number above `i64::MAX` becomes `i64::MAX`: drivers use the largest `u64` for *no limit*.
 impl From<u64> for AttributeValue {
     fn from(value: u64) -> Self {
         Self::Integer(i64::try_from(value).unwrap_or(i64::MAX))

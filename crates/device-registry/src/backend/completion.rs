@@ -46,8 +46,8 @@ impl Completion {
     /// Ends the work with the buffer that it has filled, or with an error. A buffer of another length is an
     /// error of the work.
     ///
-    /// It may be called on any thread, even on a thread of the driver that may not call the driver: another
-    /// thread frees later what has to be freed. It does not wait for work and never unwinds, so a callback
+    /// It may be called on any thread, even on a driver's thread that may not call the driver: another thread
+    /// later frees what has to be freed. It does not wait for work and never unwinds, so a callback
     /// from C may call it. It runs the waker of a task that awaits the work and, after a loss, the program's
     /// logger. Those may wait for a thread that is in a function of the driver, so the driver holds no lock
     /// that its functions take.
@@ -65,7 +65,7 @@ impl Completion {
     /// do not fail for it.
     ///
     /// A flag that the driver sets after [`finish`](Self::finish) is too late: a thread may receive the error
-    /// and record an event before. One that it sets before is too early.
+    /// and record an event first. A flag set before is too early.
     pub fn watch(&self) -> CompletionWatch {
         // Only `finish`, `disarm` and the drop take the work.
         let watched = self.0.as_ref().map(|work| work.watched());

@@ -20,8 +20,8 @@ struct Values {
 type Value = Arc<dyn Any + Send + Sync>;
 
 impl DeviceValues {
-    /// The value of a type. `make` makes it, with no lock held, if there is none. Of two threads that make
-    /// one, the first keeps it. After the end it is not kept.
+    /// The value of a type. `make` makes it, with no lock held, if there is none. If two threads make one,
+    /// the first one's is kept. After the device's end, none is kept.
     pub(crate) fn get_or_make<T: Any + Send + Sync>(
         &self,
         make: impl FnOnce() -> Result<T, BackendError>,
@@ -45,13 +45,14 @@ impl DeviceValues {
                 Arc::clone(&made)
             }
         };
-        // Without the lock: the drop of the one that is not kept is foreign code.
+        // Without the lock, as dropping the value that is not kept runs foreign code.
         drop(values);
         drop(made);
         Ok(downcast(value))
     }
 
-    /// The end of the device: the values, which the caller drops before it ends the driver. No other is kept.
+    /// Takes the values at the end of the device; the caller drops them before it ends the driver. No later
+    /// value is kept.
     pub(crate) fn end(&self) -> Box<dyn Any + Send> {
         let mut values = lock(&self.0);
         values.has_ended = true;

@@ -20,7 +20,7 @@ use crate::backend::{
 /// - *Blocking calls*: [`write`](Self::write), [`read`](Self::read) and [`copy`](Self::copy). The core runs a
 ///   thread for each stream, which calls them.
 /// - *Queues*: [`create_stream`](Self::create_stream). The core builds blocking calls on top of it: it
-///   enqueues the work in a stream of its own and waits. A driver that copies faster when the caller waits
+///   enqueues the work in its own stream and waits. A driver that copies faster when the caller waits
 ///   implements the blocking calls as well; through a queue, the bytes of a write or a read are copied on the
 ///   host once more.
 ///
@@ -33,15 +33,15 @@ use crate::backend::{
 ///
 /// # The contract of memory
 ///
-/// It is written once, here, and holds for all of a driver's functions and those of its streams. The
-/// conformance suite tests it on every backend, from the declared properties.
+/// It is written once, here, and holds for all functions of a driver and its streams. The conformance suite
+/// tests it on every backend, from the declared properties.
 ///
 /// - *Alignment is declared.* Each range of a copy or a fill begins at a multiple of its device's
-///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Its length is a multiple too, or else it
-///   reaches the end of its buffer, and the bytes up to the next multiple belong to no other; so whole
-///   buffers of any length can be written, read, filled and copied over each other. A driver that copies
-///   whole words rounds its memory up.
-/// - *Overlap is an error* of the caller's: source and destination never overlap. They may be parts of one
+///   [`copy_alignment`](crate::DeviceProperties::copy_alignment). Its length is a multiple too, unless it
+///   reaches the end of its buffer; the bytes up to the next multiple then belong to no other buffer. So
+///   whole buffers of any length can be written, read, filled and copied over each other. A driver that
+///   copies whole words rounds its memory up.
+/// - *Overlap is the caller's error*: source and destination never overlap. They may be parts of one
 ///   memory.
 /// - *A fill begins and ends at multiples of its pattern*, of 1, 2, 4, 8 or 16 bytes.
 /// - *Lengths are never zero*: the core handles those itself.
@@ -52,19 +52,19 @@ use crate::backend::{
 /// # Soundness
 ///
 /// Safe code of any crate, including another backend, must not be able to cause undefined behaviour in a
-/// driver's `unsafe` blocks. Such a block may rely on two things only:
+/// driver's `unsafe` blocks. Such a block may rely on only two things:
 ///
 /// - *The driver has checked it*, or its own types guarantee it.
 /// - *The core guarantees it*: the contract of memory above, one length for source and destination, and that
 ///   what queued work uses stays where it is until the driver itself says that the work is done, or has ended
-///   it with its stream (rules D10 and D19 of [the contract](crate::backend#streams)). This holds because the
-///   core alone calls a driver: it is inside an [`OpenedDevice`](crate::backend::OpenedDevice) from the
+///   it with its stream (rules D10 and D19 of [the contract](crate::backend#streams)). This holds because
+///   only the core calls a driver: it is inside an [`OpenedDevice`](crate::backend::OpenedDevice) from the
 ///   moment it is opened.
 ///
 /// So the type that implements this trait, or [`StreamDriver`], is private to its crate. Programs and kernels
-/// get another one, the [native handle](Self::native), which implements neither, and whose safe functions are
-/// sound whenever they are called, also after the device was closed. A value that comes from another crate,
-/// such as the length of a slice that it returns, is read once and then compared.
+/// get another type, the [native handle](Self::native), which implements neither, and whose safe functions
+/// are always sound to call, even after the device was closed. A value that comes from another
+/// crate, such as the length of a slice that it returns, is read once and then compared.
 ///
 /// # Loss
 ///
@@ -76,7 +76,7 @@ use crate::backend::{
 ///
 /// # A device that does not answer
 ///
-/// A call of the driver has to end, since the core cannot interrupt it. So a driver whose device may fall
+/// A call into the driver must end, since the core cannot interrupt it. So a driver whose device may fall
 /// silent, for example behind a connection, limits its own waits, and then returns a loss. The core can
 /// only end its own waits: a program that calls
 /// [`Stream::synchronize_timeout`](crate::Stream::synchronize_timeout) or
@@ -89,12 +89,11 @@ use crate::backend::{
 /// A driver that the core has opened is never dropped: at exit, the libraries under it may be gone already. A
 /// program whose libraries require it [closes](crate::Device::close) its devices before it exits.
 pub trait DeviceDriver: Send + Sync {
-    /// The handle that programs and kernels get of the device:
-    /// [`Device::with_driver`](crate::Device::with_driver) and
+    /// The device's handle for programs and kernels: [`Device::with_driver`](crate::Device::with_driver) and
     /// [`Launch::driver_as`](crate::backend::Launch::driver_as) downcast it. By default there is none.
     ///
-    /// It is a type of the backend's own beside the one that implements this trait, with the native handles
-    /// of the device and whatever is sound to call at any time: see [Soundness](Self#soundness).
+    /// It has another type of the backend than the one that implements this trait, with the device's native
+    /// handles and functions that are sound to call at any time: see [Soundness](Self#soundness).
     fn native(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
@@ -111,11 +110,11 @@ pub trait DeviceDriver: Send + Sync {
     /// [`native`](Self::native) returns a Rust type, which a program finds only in a backend that is linked
     /// into it. A number crosses any boundary, so kernels that use kinds also work for a backend from a file.
     ///
-    /// The handle is borrowed: it is valid while the device is open, and a close or a reset ends it. To
-    /// return one is safe at any time, since a number does nothing. To *use* one is unsafe code of the
-    /// caller's, which relies on what the owner of the kind documents. A backend promises that with
+    /// The handle is borrowed: it is valid while the device is open, and a close or a reset ends it.
+    /// Returning one is always safe, since a number does nothing. *Using* one takes unsafe code in the
+    /// caller, which relies on what the owner of the kind documents. A backend promises that with
     /// [`OpenedDevice::with_native_handles`](crate::backend::OpenedDevice::with_native_handles), which is
-    /// unsafe. The core calls this function for no other backend.
+    /// unsafe. The core calls this function only for such a backend.
     ///
     /// Kernels call it at each launch, from any thread and several at once, so it is cheap: it compares
     /// strings, and neither blocks nor allocates.
@@ -207,7 +206,7 @@ pub trait DeviceDriver: Send + Sync {
     ///
     /// # Errors
     ///
-    /// With [`BackendError::unsupported`], the default, the core runs each stream on a thread of its own,
+    /// With [`BackendError::unsupported`], the default, the core runs each stream on its own thread,
     /// which calls the functions above one after the other. Any other error is the outcome.
     fn create_stream(&self, options: &StreamOptions) -> Result<Box<dyn StreamDriver>, BackendError> {
         let _ = options;
@@ -260,48 +259,48 @@ pub trait DeviceDriver: Send + Sync {
 /// One allocation on a device. Dropping it frees the memory.
 ///
 /// It is [`Any`], so that a driver, or a framework's kernels for the same backend, can get at the native
-/// handle with [`Span::memory_as`]. The core looks at nothing in it. Where the backend is in a file, the
-/// memory is of a type of the loader's, so kernels for such a backend use [`Span::native_handle`].
+/// handle with [`Span::memory_as`]. The core never looks inside. If the backend is in a file, the memory has
+/// one of the loader's types, so kernels for such a backend use [`Span::native_handle`].
 ///
 /// The core drops it when neither a program nor queued work uses it any more. It does so on a thread that may
 /// use devices, and never within a [host call](crate::Stream::host_call).
 ///
 /// In a child of `fork`, the core forgets the memory of its parent's devices without dropping it, as the
-/// driver is unusable there. So a drop is always in the process that allocated the memory, unless code other
-/// than the core's keeps an `Arc` of it.
+/// driver is unusable there. So it is always dropped in the process that allocated it, unless code outside of
+/// the core keeps an `Arc` of it.
 pub trait Memory: Any + Send + Sync {
     /// The memory's handle of a [kind](DeviceDriver::native_handle), such as `cuda.CUdeviceptr` or
     /// `opencl.cl_mem`. `None`, the default, for a kind that the memory does not have.
     ///
     /// The handle is of the memory as [`allocate`](DeviceDriver::allocate) returned it. A span begins
     /// [`offset`](Span::offset) bytes into it. The handle is borrowed: it is valid until the memory is
-    /// dropped. The other rules are those of [`DeviceDriver::native_handle`].
+    /// dropped. The other rules are the same as for [`DeviceDriver::native_handle`].
     ///
     /// The core calls this function only for a device whose backend has opened it with
     /// [`OpenedDevice::with_native_handles`](crate::backend::OpenedDevice::with_native_handles). Without that
-    /// call it has no effect to implement it: neither the compiler nor a check of the conformance suite finds
-    /// that, and a program that asks for the handle gets an error.
+    /// call, an implementation has no effect: neither the compiler nor a check of the conformance suite finds
+    /// this, and a program that requests the handle gets an error.
     fn native_handle(&self, kind: &str) -> Option<u64> {
         let _ = kind;
         None
     }
 
-    /// The memory of the host that this is, from its first byte on, if code of the host may compute in it as
-    /// the device does. `None`, the default, for all others, also if the host can map them: the device's
-    /// caches and queues then have a say.
+    /// The host memory that this is, from its first byte on, if code on the host may compute in it as the
+    /// device does. `None`, the default, for all other memory, even if the host can map it: then the device's
+    /// caches and queues matter.
     ///
-    /// Kernels and frameworks that do not know the type reach it by [`Span::on_host`].
+    /// Kernels and frameworks that do not know the type reach it through [`Span::on_host`].
     fn on_host(&self) -> Option<&HostMemory> {
         None
     }
 
-    /// The memory of the host that the bytes are in, for code of the host that computes in the device's place
-    /// while the device is idle. `None` if the host can reach the bytes by copies alone. The default is
+    /// The host memory that the bytes are in, for code on the host that computes in the device's place while
+    /// the device is idle. `None` if the host can reach the bytes only by copies. The default is
     /// [`on_host`](Self::on_host).
     ///
-    /// A device with memory of its own has it where that memory is mapped, such as a simulated one, or one
-    /// that shares its memory with the host. Its kernels do not run on the host for that. Frameworks reach it
-    /// by [`Span::mapped`].
+    /// A device with its own memory returns it where that memory is mapped, such as a simulated device, or
+    /// one that shares its memory with the host. Its kernels do not run on the host because of this.
+    /// Frameworks reach it through [`Span::mapped`].
     ///
     /// # Errors
     ///

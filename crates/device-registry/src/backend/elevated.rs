@@ -1,4 +1,4 @@
-//! Whether this process has more rights than the user that started it, who must not name files to it.
+//! Whether this process has more rights than the user that started it; such a user must not name files to it.
 
 use std::env;
 use std::error::Error;
@@ -20,9 +20,9 @@ impl Error for ElevatedProcess {}
 /// The value of a variable of the environment that names files, folders or libraries. `None` if it is not
 /// set.
 ///
-/// A backend, like an observer, reads such a variable with this function alone. An elevated process obeys no
-/// such variable, as the system ignores `LD_PRELOAD` there: otherwise its user could run any code, or write
-/// any file, with its rights.
+/// Backends and observers read such variables only with this function. An elevated process ignores them, as
+/// the system ignores `LD_PRELOAD` there: otherwise its user could run any code, or write any file, with its
+/// rights.
 ///
 /// ```
 /// # use device_registry::backend::path_variable;

@@ -41,7 +41,7 @@ pub trait EventDriver: Any + Send + Sync {
     /// The error of work that failed.
     fn synchronize(&self) -> Result<(), BackendError>;
 
-    /// The time from `start` to this event. Both are done, timed, and of one device. May block to fetch the
+    /// The time from `start` to this event. Both are done, timed, and on one device. May block to fetch the
     /// timestamps.
     ///
     /// # Errors

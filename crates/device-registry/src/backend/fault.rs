@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::backend::BackendError;
 
 /// A fault to inject into a device. Numbers count from the injection: 1 is the next operation, and 0 is an
-/// error, as it never comes.
+/// error.
 ///
 /// An operation is an allocation, or a write, read, copy or fill, whether it blocks or runs in a stream,
 /// where it counts when it runs. Kernels, host calls, events and queries do not count.

@@ -1,5 +1,5 @@
-//! Bytes of the host between two guards, for the validating layer: what a driver does beyond them, and after
-//! them, shows.
+//! Host bytes between two guards, for the validating layer, which finds accesses beyond them and after their
+//! release.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,12 +38,12 @@ pub(crate) struct GuardedBytes {
     bytes: Option<ZeroedBytes>,
     len: usize,
     canary: u64,
-    /// Counts those that are not dropped.
+    /// Counts the values that are not dropped.
     alive: Arc<AtomicUsize>,
 }
 
 impl GuardedBytes {
-    /// Bytes in which each is a canary: [`check_written`](Self::check_written) finds those that were not
+    /// Bytes that are all canaries: [`check_written`](Self::check_written) finds those that were not
     /// written.
     pub(crate) fn new(len: usize, alive: &Arc<AtomicUsize>) -> Result<Self, BackendError> {
         let guarded = len.checked_add(2 * GUARD);

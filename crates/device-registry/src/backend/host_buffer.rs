@@ -10,7 +10,7 @@ use crate::backend::guarded_bytes::{self, GuardedBytes};
 use crate::backend::zeroed_bytes::ZeroedBytes;
 use crate::backend::{BackendError, Owner};
 
-/// Bytes of the host that a stream writes from or reads into. Queued work owns them until it is done.
+/// Host bytes that a stream writes from or reads into. Queued work owns them until it is done.
 ///
 /// It dereferences to a slice of bytes. It is made from a `Vec<u8>` without copying, by
 /// [`zeroed`](Self::zeroed), which aligns it to 16 bytes, or [pinned](crate::Device::allocate_host) for a
@@ -29,7 +29,7 @@ pub struct HostBuffer(Bytes);
 
 enum Bytes {
     Zeroed(ZeroedBytes),
-    /// Of the validating layer.
+    /// Used by the validating layer.
     Guarded(GuardedBytes),
     Vec(Vec<u8>),
     Raw(RawParts),
@@ -46,12 +46,12 @@ struct RawParts {
     /// The device that made it, or that works on it. It drops the owner on a thread that may use the device.
     device: Option<&'static dyn Owner>,
     pinned: bool,
-    /// The length of a guard behind the bytes, of the validating layer.
+    /// The length of the validating layer's guard behind the bytes.
     guard: u8,
 }
 
 // SAFETY: only references to this value reach the bytes, as the caller of `from_raw_parts` promises, or all
-// code only reads them, as that of `from_shared_parts` does. The owner is `Send`.
+// code only reads them, as the caller of `from_shared_parts` promises. The owner is `Send`.
 unsafe impl Send for RawParts {}
 // SAFETY: a shared reference gives shared access to bytes and to nothing else; the owner is `Sync`.
 unsafe impl Sync for RawParts {}
@@ -116,7 +116,7 @@ impl HostBuffer {
 
     /// A buffer of bytes that `owner` owns and that other code may read meanwhile, such as a file that is
     /// mapped or an array of another library. A queued write reads them where they are. Before the first
-    /// mutable access, such as that of a queued read into the buffer, the buffer copies them.
+    /// mutable access, such as a queued read into the buffer, the buffer copies them.
     ///
     /// Dropping the buffer, or the queued write that has it, drops the owner.
     ///
@@ -170,8 +170,8 @@ impl HostBuffer {
     /// assert!(HostBuffer::from(vec![0; 4]).owner_as::<Pinned>().is_none());
     /// ```
     ///
-    /// All devices of a backend use one type, so the driver compares the device, too. For a backend in a
-    /// file, a buffer that comes back from the program has another owner. So a driver must also work without
+    /// All devices of a backend use one type, so the driver also compares the device. For a backend in a
+    /// file, a buffer that comes back from the program has another owner, so a driver must also work without
     /// the handle.
     #[must_use]
     pub fn owner_as<T: Any>(&self) -> Option<&T> {
@@ -205,8 +205,8 @@ impl HostBuffer {
         }
     }
 
-    /// The first `len` bytes, with a guard in those behind them; `None` for bytes that no driver owns. Where
-    /// they begin, a driver may look for its own memory, so there is no guard before them.
+    /// The first `len` bytes, with a guard in the bytes behind them; `None` for bytes that no driver owns. A
+    /// driver may look for its own memory by its first address, so there is no guard before it.
     pub(crate) fn guarded_behind(mut self, len: usize) -> Option<Self> {
         let Bytes::Raw(raw) = &mut self.0 else { return None };
         let guard = u8::try_from(raw.len.checked_sub(len)?).ok()?;

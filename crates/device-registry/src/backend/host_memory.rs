@@ -11,15 +11,15 @@ use crate::backend::range_lock::RangeLock;
 use crate::backend::zeroed_bytes::ZeroedBytes;
 use crate::backend::{BackendError, HostBuffer, Memory, Window, WindowMut};
 
-/// Bytes of the host that serve as the memory of a device.
+/// Host bytes that serve as a device's memory.
 ///
-/// It is for backends whose memory is ordinary memory, and for kernels that run on the host. Only windows
+/// It is for backends that use ordinary memory, and for kernels that run on the host. Only windows
 /// access its bytes, and each window locks a range for one operation. So two operations that race for the
 /// same bytes leave the result of one of them, and never cause undefined behaviour. The type promises no
 /// alignment.
 ///
-/// Windows nest: a thread that has windows open may open more, as a kernel that calls another one does. It
-/// does not block for those, since two threads could then wait for each other; a conflicting window is an
+/// Windows nest: a thread that has windows open may open more, as a kernel that calls another one does.
+/// Opening them does not block, since two threads could then wait for each other; a conflicting window is an
 /// error instead. In a program with ordered operations, only the thread's own windows can conflict: it may
 /// read the same bytes twice, and may not write to them at the same time. A thread that has windows open must
 /// not wait for a thread that opens windows on the same bytes. A window that is forgotten
@@ -27,15 +27,15 @@ use crate::backend::{BackendError, HostBuffer, Memory, Window, WindowMut};
 ///
 /// # Access by pointers
 ///
-/// Other code may have a pointer to the bytes: that of their [owner](Self::from_raw_parts), or that of
-/// [`as_ptr`](Self::as_ptr), for interfaces such as DLPack. Windows do not lock such code out. Rust requires
-/// that it does what windows do, as a data race is undefined behaviour:
+/// Other code may have a pointer to the bytes, from their [owner](Self::from_raw_parts) or from
+/// [`as_ptr`](Self::as_ptr), for interfaces such as DLPack. Windows do not lock such code out. It must do
+/// what windows do, as a data race is undefined behaviour in Rust:
 ///
-/// - While a window to read is open, such code reads the same bytes at most.
+/// - While a window to read is open, such code may at most read the same bytes.
 /// - While a window to write is open, such code does not use the same bytes.
 ///
 /// Windows are open during each copy, fill and kernel that uses the bytes. So a program waits for its streams
-/// before such code uses the bytes, and enqueues work after it. It may also hold a window of its own, to read
+/// before such code uses the bytes, and enqueues work after it. It may also hold its own window, to read
 /// or to write, while the code runs.
 ///
 /// ```
@@ -44,9 +44,8 @@ use crate::backend::{BackendError, HostBuffer, Memory, Window, WindowMut};
 /// let memory = HostMemory::zeroed(8)?;
 /// memory.write(0..4)?.copy_from_slice(b"abcd");
 ///
-/// // Several windows are opened together, also those of one memory.
-/// let ([source], [mut destination]) = open_windows([(&memory, 0..4)], [(&memory, 4..8)])?;
-/// destination.copy_from_slice(&source);
+/// // Several windows are opened together, even in one memory. let ([source], [mut destination]) =
+/// open_windows([(&memory, 0..4)], [(&memory, 4..8)])?; destination.copy_from_slice(&source);
 /// drop((source, destination));
 ///
 /// assert_eq!(*memory.read(2..6)?, *b"cdab");
@@ -94,9 +93,9 @@ impl HostMemory {
         Ok(Self::new(bytes.start(), len, Owner::Own(bytes)))
     }
 
-    /// Memory of bytes that another allocator owns, such as a part of a mapping or memory that a vendor's
-    /// library shares with the host. The drop of the memory drops `owner`, on any thread, and `owner` frees
-    /// or releases the bytes.
+    /// Memory made of bytes that another allocator owns, such as a part of a mapping or memory that a
+    /// vendor's library shares with the host. The drop of the memory drops `owner`, on any thread, and
+    /// `owner` frees or releases the bytes.
     ///
     /// ```
     /// use std::ptr::NonNull;
@@ -176,7 +175,7 @@ impl HostMemory {
     }
 }
 
-/// Memory of the bytes of a buffer, where they are. Only a buffer that other code may read is copied.
+/// Memory made of a buffer's bytes in place. Only a buffer that other code may read is copied.
 impl From<HostBuffer> for HostMemory {
     fn from(mut buffer: HostBuffer) -> Self {
         let (start, len) = (NonNull::from(&mut *buffer).cast(), buffer.len());

@@ -2,8 +2,8 @@
 //! one uses.
 //!
 //! A window is a lock on a range of bytes, for reading or for writing. All windows of one operation open
-//! together: those of one memory in one step, and the memories in the order of their addresses, so that no
-//! two operations deadlock.
+//! together: all windows of a memory in one step, and the memories in the order of their addresses, so that
+//! no two operations deadlock.
 
 use std::cell::Cell;
 use std::fmt;
@@ -75,7 +75,7 @@ fn lock_all(wanted: &mut [Request<&HostMemory>]) -> Result<(), BackendError> {
     check(wanted)?;
     let nested = OPEN.with(Cell::get) > 0;
     let mut entered = 0;
-    // They are few: to look for the next memory costs less than a list that is sorted.
+    // They are few: looking for the next memory costs less than sorting a list.
     while let Some(memory) = next_memory(wanted, entered) {
         let of_memory = wanted.iter_mut().filter(|request| std::ptr::eq(request.memory, memory));
         if !nested {
@@ -129,7 +129,7 @@ pub(super) fn open_window_mut(
     open_one(memory, range, true).map(WindowMut)
 }
 
-/// Whether this thread has windows open, for which others may wait.
+/// Whether this thread has windows open, which others may wait for.
 #[inline]
 pub(crate) fn is_any_window_open() -> bool {
     OPEN.try_with(Cell::get).is_ok_and(|open| open > 0)
@@ -181,7 +181,7 @@ impl<'a> Window<'a> {
     }
 
     fn start(&self) -> *mut u8 {
-        // SAFETY: the range was checked to lie inside of the memory.
+        // SAFETY: the range was checked to lie inside the memory.
         unsafe { self.memory.start.add(self.range.start) }.as_ptr()
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub struct DeviceUuid([u8; 16]);
 
 impl DeviceUuid {
-    /// The UUID of these bytes, in the order in which they are written.
+    /// The UUID with these bytes, in the order in which they are written.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -68,7 +68,7 @@ pub struct PciAddress {
 }
 
 impl PciAddress {
-    /// The address of these parts: the domain, also called segment, the bus, the device, below 32, and its
+    /// The address with these parts: the domain, also called segment, the bus, the device, below 32, and its
     /// function, below 8. `None` if the device or the function is out of range.
     #[must_use]
     pub fn new(domain: u32, bus: u8, device: u8, function: u8) -> Option<Self> {

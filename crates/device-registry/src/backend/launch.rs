@@ -10,9 +10,9 @@ use crate::device::Device;
 
 /// The argument of a kernel: its device, its buffers, and the backend's native handles.
 ///
-/// Native handles come in two forms. Those that are Rust types, by [`driver_as`](Self::driver_as),
+/// Native handles come in two forms. Rust types, from [`driver_as`](Self::driver_as),
 /// [`stream_as`](Self::stream_as) and [`Span::memory_as`], work for a backend that is linked into the
-/// program. Those that are numbers of a kind, by [`native_device`](Self::native_device),
+/// program. Numbers of a kind, from [`native_device`](Self::native_device),
 /// [`native_stream`](Self::native_stream) and [`Span::native_handle`], work for a backend from a file as
 /// well.
 pub struct Launch<'a> {
@@ -89,8 +89,8 @@ impl<'a> Launch<'a> {
     /// The stream's handle of a [kind](StreamDriver::native_handle), such as `cuda.CUstream`, for submitting
     /// native work to it. It is borrowed: it is valid within the launch.
     ///
-    /// As for [`stream_as`](Self::stream_as), a kernel on a stream that has no handle finishes its work
-    /// before it returns.
+    /// On a stream without a handle, a kernel finishes its work before it returns, as for
+    /// [`stream_as`](Self::stream_as).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! How a driver reports that its device is lost, without a call of the core's.
+//! How a driver reports that its device is lost without being called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use crate::sync::{Mutex, lock};
 /// Reports at any time that an open device is lost: a connection that was closed, hardware that was
 /// unplugged.
 ///
-/// A driver may also return [`BackendError::lost`] from any call. This is for a driver that finds out while
-/// no call runs, or while a call of it waits. The driver creates a reporter, keeps a clone, and adds the
-/// other one to its [`OpenedDevice`](crate::backend::OpenedDevice::with_loss_reporter):
+/// A driver may also return [`BackendError::lost`] from any call. A reporter is for a driver that finds out
+/// while no call runs, or while one of its calls waits. The driver creates a reporter, keeps a clone, and
+/// adds the other one to its [`OpenedDevice`](crate::backend::OpenedDevice::with_loss_reporter):
 ///
 /// ```
 /// # use device_registry::backend::{Backend, BackendError, DeviceDriver, LossReporter, OpenedDevice};
@@ -38,7 +38,7 @@ use crate::sync::{Mutex, lock};
 ///
 /// From then on the device is [lost](crate::Presence::Lost), and each call returns the error. Reads that are
 /// pending finish with it. Threads that wait in the core for a stream or an event wake up, and return it. The
-/// core cannot wake a thread that waits inside of the driver: a driver that reports a loss ends its own
+/// core cannot wake a thread that waits inside the driver: a driver that reports a loss ends its own
 /// waiting calls. It reports first, so that those calls find the same reason. The report frees nothing that
 /// queued work uses: the core keeps that until it has [dropped the stream](crate::backend::StreamDriver).
 /// Then the driver ends its connection and, in a driver with fault injection, calls
@@ -52,10 +52,10 @@ pub struct LossReporter(Arc<Mutex<State>>);
 
 #[derive(Default)]
 enum State {
-    /// The core has no device for it yet.
+    /// The reporter has no device yet.
     #[default]
     Unconnected,
-    /// The loss was reported before that.
+    /// A loss was reported before it had one.
     Reported(BackendError),
     Connected {
         device: &'static dyn Owner,

@@ -1,9 +1,9 @@
 //! The contract: the traits that a backend implements, and the values that this crate passes to it.
 //!
-//! A backend with blocking calls implements [`Backend`] and [`DeviceDriver`]. One whose device has queues of
-//! its own also implements [`StreamDriver`] and [`EventDriver`]. Its crate registers a [`BackendDescriptor`]
-//! in [`BACKENDS`], in an [`entry_points!`] block at its root. Kernels, which know a backend, use [`Launch`],
-//! [`Span`] and [`HostMemory`].
+//! A backend with blocking calls implements [`Backend`] and [`DeviceDriver`]. A backend whose device has its
+//! own queues also implements [`StreamDriver`] and [`EventDriver`]. Its crate registers a
+//! [`BackendDescriptor`] in [`BACKENDS`], in an [`entry_points!`] block at its root. Kernels, which know a
+//! backend, use [`Launch`], [`Span`] and [`HostMemory`].
 //!
 //! This crate checks all arguments before it calls a driver. Ranges lie inside their memory, are aligned as
 //! the properties require, are not empty and have matching lengths. Every [`Span`] belongs to the device
@@ -46,7 +46,7 @@ mod identity;
 mod launch;
 mod loss_reporter;
 mod native;
-// To declare native handles is a promise that unsafe code relies on.
+// Declaring native handles is a promise that unsafe code relies on.
 #[allow(unsafe_code)]
 mod opened_device;
 mod options;
@@ -124,7 +124,9 @@ pub use crate::backend::version::{Api, Version, VersionError};
 ///
 /// | | where | looked at |
 /// |---|---|---|
-/// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds: again by a use, after [`LoadFailure::UNAVAILABLE_FOR`], while it returns [`LoadFailure::unavailable`]; any other error is permanent until a retry |
+/// | what does not change once it is there: the driver's library, its version | `load` | until it succeeds:
+/// again at a use, after [`LoadFailure::UNAVAILABLE_FOR`], while it returns [`LoadFailure::unavailable`]; any
+/// other error is permanent until a retry |
 /// | what changes while the program runs: how many devices there are | [`device_count`](Self::device_count) | at each use |
 /// | whether a device that is configured is there now, such as a server of a list | [`presence`](Self::presence) | at each use |
 /// | what a user sets: addresses, sizes, counts | [`Options`], which `load` gets | at each `load` |
@@ -170,7 +172,7 @@ pub use crate::backend::version::{Api, Version, VersionError};
 ///     }
 ///
 ///     fn allocate(&self, options: &AllocateOptions) -> Result<Arc<dyn Memory>, BackendError> {
-///         // A backend for hardware returns a type of its own, with the driver's handle in it.
+///         // A backend for hardware returns its own type, with the driver's handle in it.
 ///         Ok(Arc::new(HostMemory::zeroed(options.len)?))
 ///     }
 ///
@@ -232,11 +234,11 @@ pub trait Backend: Any + Send + Sync {
     ///
     /// The core calls it with an ordinal below the count, before it opens the device and for
     /// [`is_available`](crate::is_available), [`first_available`](crate::first_available) and listings. It
-    /// does not call it for a device that is open: that one is present until its driver reports a loss. The
-    /// core keeps no answer.
+    /// does not call it for an open device, which is present until its driver reports a loss. The core does
+    /// not cache the result.
     ///
-    /// It may look at the device, for example by a connection, in a limited time. Where that takes long, the
-    /// backend keeps its answer for about a second.
+    /// It may look at the device within a limited time, for example by connecting. If that takes long, the
+    /// backend caches its result for about a second.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Native handles: those that are Rust types, and those that are numbers of a kind.
+//! Native handles: Rust types, and numbers of a kind.
 
 use std::any::{Any, type_name};
 use std::fmt;
@@ -35,7 +35,7 @@ impl<'a> NativeDevice<'a> {
 
     /// A value that a kernel set keeps with the open device, such as compiled pipelines: there is one of each
     /// type. `make` makes it at the first call, and may call into the device's own interface. Two threads may
-    /// both call it then; one of the values is kept, and both calls return that.
+    /// then both call `make`; one of the values is kept, and both calls return it.
     ///
     /// The device drops its reference when it is closed, and when it is reset after a loss, before the driver
     /// ends the device. Code that holds another one may drop the value later, so the value keeps what its
@@ -142,7 +142,7 @@ pub(crate) fn downcast<'a, T: Any>(
     })
 }
 
-/// Why a Rust type was not found, where the backend is in a file: that has types of its own, even of the same
+/// Why a Rust type was not found if the backend is in a file: the file has its own types, even from the same
 /// crate.
 pub(crate) struct Hint<'a> {
     pub(crate) device: Device,
@@ -324,7 +324,7 @@ mod tests {
             ),
             "{text}"
         );
-        // The cpu has no kinds.
+        // The cpu has no handles of any kind.
         let error = Device::cpu().native_handle("numbered.1").unwrap_err();
         assert_eq!(error.kind(), Some(BackendErrorKind::Unsupported), "{error}");
     }

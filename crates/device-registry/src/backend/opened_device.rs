@@ -71,15 +71,15 @@ impl OpenedDevice {
 
     /// Declares that the device has native handles that are numbers of a [kind](DeviceDriver::native_handle).
     /// Without this call the core never calls `native_handle` of the driver, of its memory or of its streams,
-    /// and reports that the device has no such handles. So a backend that implements one of the three has to
-    /// make this call: neither the compiler nor a check of the conformance suite finds that it is missing.
+    /// and reports that the device has no such handles. So a backend that implements one of the three must
+    /// make this call: neither the compiler nor a check of the conformance suite finds a missing one.
     ///
     /// ```
     /// # use device_registry::backend::{Backend, DeviceDriver, OpenedDevice};
     /// fn opened(backend: &dyn Backend, driver: impl DeviceDriver + 'static) -> OpenedDevice {
     ///     let opened = OpenedDevice::new(backend, driver);
-    ///     // SAFETY: the only kind is `example.address`. It is that of the memory itself, which keeps the address until it
-    ///     // is dropped.
+    ///     // SAFETY: the only kind is `example.address`. It is the address of the memory itself, which keeps it
+    ///     // until it is dropped.
     ///     unsafe { opened.with_native_handles() }
     /// }
     /// ```
@@ -87,7 +87,7 @@ impl OpenedDevice {
     /// # Safety
     ///
     /// Kernels pass these numbers to interfaces in C. So each number that `native_handle` of the driver, of
-    /// its memory and of its streams returns is what the owner of the kind documents, of that very object,
+    /// its memory and of its streams returns is what the owner of the kind documents, for that very object,
     /// and valid for as long as [`DeviceDriver::native_handle`],
     /// [`Memory::native_handle`](crate::backend::Memory::native_handle) and
     /// [`StreamDriver::native_handle`](crate::backend::StreamDriver::native_handle) say.
@@ -97,7 +97,7 @@ impl OpenedDevice {
         self
     }
 
-    /// What is inside, for the backend that was asked to open it.
+    /// Takes it apart, for the backend that was asked to open it.
     ///
     /// # Errors
     ///

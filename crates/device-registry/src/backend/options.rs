@@ -47,7 +47,7 @@ pub enum Priority {
     /// The priority of most streams.
     #[default]
     Normal,
-    /// The work should run before that of other streams.
+    /// The work should run before other streams' work.
     High,
 }
 
@@ -93,7 +93,7 @@ impl LaunchOptions {
     /// Says that the kernel takes no longer than some tens of microseconds, waits for nothing, and takes no
     /// lock that the calling thread holds. Where a driver has no queues, a stream whose work is all done
     /// then runs it at once, on the calling thread: handing it to another thread would take longer. For the
-    /// program nothing else changes. A failure is the stream's, as that of any kernel.
+    /// program nothing else changes. A failure is the stream's, as for any kernel.
     #[must_use]
     pub fn short(self) -> Self {
         Self { short: true, ..self }

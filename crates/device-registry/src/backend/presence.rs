@@ -25,7 +25,7 @@ use crate::backend::BackendError;
 pub enum Presence {
     /// The device can be opened, or is open.
     Present,
-    /// The device is not there now, for this reason. It may come: each use looks again.
+    /// The device is not there now, for this reason. It may turn up later: each use looks again.
     Absent(BackendError),
     /// The device was open and is lost, for this reason. [`Device::reset`](crate::Device::reset) may recover
     /// it.

@@ -34,10 +34,10 @@ pub struct DeviceProperties {
     /// The kind of device.
     pub kind: DeviceKind,
     /// The driver and its version, if there is one, for people. Where a backend has several drivers, the text
-    /// begins with what users know one by, such as the name of its OpenCL platform: the selector `platform=`
+    /// begins with the name that users know, such as the OpenCL platform's: the selector `platform=`
     /// finds a part of it.
     pub driver: Option<String>,
-    /// The version of the driver alone, in the form that the driver gives it.
+    /// Only the driver's version, in the form that the driver gives it.
     pub driver_version: Option<String>,
     /// The interface through which the backend uses the device, with the newest version that both have.
     pub api: Option<Api>,
@@ -48,16 +48,16 @@ pub struct DeviceProperties {
     /// The largest allocation that the device can make, in bytes, if it has such a limit. The core refuses a
     /// larger one with an error that names the limit.
     pub largest_allocation: Option<u64>,
-    /// The types of numbers with which the device computes: those of its instruction set or, where that is
-    /// hidden, of the language of its interface. They have the names of the dtypes of `device-tensor` and
+    /// The types of numbers with which the device computes: the types in its instruction set or, where that
+    /// is hidden, in the language of its interface. They are named like the dtypes of `device-tensor` and
     /// `device-kernels`, such as `f32`, `bf16` and `i64`. A kernel for another type, which the device can
     /// still store, has to emulate it. `None` if the backend does not know.
     pub native_dtypes: Option<Vec<String>>,
     /// The device's UUID. One card has the same UUID in every backend that lists it.
     ///
-    /// It is no identity across machines: each machine with the same driver may have the same one. Mesa's
-    /// drivers for the processor have the text `mesa` and their version, SwiftShader its name, and Intel's
-    /// OpenCL runtime for the processor its model (CPUID).
+    /// It does not identify a device across machines: each machine with the same driver may have the same
+    /// one. Mesa's drivers for the processor have the text `mesa` and their version, SwiftShader its name,
+    /// and Intel's OpenCL runtime for the processor its model (CPUID).
     pub uuid: Option<DeviceUuid>,
     /// The device's PCI address. One card has the same address in every backend that lists it.
     pub pci: Option<PciAddress>,
@@ -115,7 +115,7 @@ impl DeviceProperties {
     /// Properties of a device with this name, of the kind [`DeviceKind::Other`].
     ///
     /// By default copies need no alignment, streams are concurrent, timed events are supported, host memory
-    /// is not pinned, freed memory is not used again, and the rest is unknown. The core's own streams, for a
+    /// is not pinned, freed memory is not reused, and the rest is unknown. The core's own streams, for a
     /// driver without queues, have these properties.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
@@ -159,7 +159,7 @@ impl DeviceProperties {
         Self { driver: Some(driver.into()), ..self }
     }
 
-    /// Adds the version of the driver alone.
+    /// Adds only the driver's version.
     #[must_use]
     pub fn with_driver_version(self, version: impl Into<String>) -> Self {
         Self { driver_version: Some(version.into()), ..self }
@@ -212,7 +212,7 @@ impl DeviceProperties {
         self
     }
 
-    /// Adds the UUID. A UUID of zeros alone counts as unknown (RFC 9562, section 5.9), as some drivers use it
+    /// Adds the UUID. A UUID of only zeros counts as unknown (RFC 9562, section 5.9), as some drivers use it
     /// that way.
     #[must_use]
     pub fn with_uuid(self, uuid: DeviceUuid) -> Self {

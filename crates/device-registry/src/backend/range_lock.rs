@@ -18,7 +18,7 @@ pub(super) struct RangeLock {
 
 #[derive(Default)]
 struct State {
-    /// A range of its own, as most memories have one window at a time, and no list is then needed.
+    /// A separate range, since most memories have one window at a time and then need no list.
     first: Option<Entry>,
     others: Vec<Entry>,
     next: u64,
@@ -85,7 +85,7 @@ impl RangeLock {
     pub(super) fn unlock(&self, number: u64) {
         let mut state = lock(&self.state);
         state.leave(number);
-        // To wake threads where none waits costs a system call.
+        // Waking costs a system call even if no thread waits.
         let is_awaited = state.entries().any(|entry| !entry.locked);
         drop(state);
         if is_awaited {

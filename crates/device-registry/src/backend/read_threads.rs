@@ -46,12 +46,13 @@ use crate::sync::{Condvar, Mutex, lock, thread, wait, wait_timeout};
 /// # }
 /// ```
 ///
-/// `close` and a `reset` that succeeds call [`close`](Self::close). The waits of the closures end when the
-/// device is lost, also those for work that was never submitted: otherwise that call hangs.
+/// `close` and a `reset` that succeeds call [`close`](Self::close). The closures' waits end when the device
+/// is lost, even waits for work that was never submitted: otherwise that call hangs.
 ///
 /// When the process ends, no closure begins any more, and the end waits for those that run, for two seconds
 /// at most: a driver's library may crash where a thread is in it while it is torn down. A driver starts the
-/// first thread after its library has opened the device, so that this comes before the library's own end.
+/// first thread after its library has opened the device, so that this wait comes before the library's own
+/// end.
 pub struct ReadThreads {
     name: String,
     /// `None` once it is closed.
@@ -93,7 +94,7 @@ struct Read {
 }
 
 impl ReadThreads {
-    /// Of one device. The names of its threads begin with that of the device, such as `vulkan:0`.
+    /// Creates the read threads of one device. Their names begin with the device's, such as `vulkan:0`.
     #[must_use]
     pub fn new(device: impl fmt::Display) -> Self {
         Self { name: format!("{device} reads"), threads: Mutex::new(Some(Vec::new())) }
@@ -127,8 +128,8 @@ impl ReadThreads {
 
     /// Ends all threads after they have finished their reads, and waits for them. Later calls do nothing.
     ///
-    /// A closure may drop the driver's last handle of this. So it may be called on one of the threads, for
-    /// which it does not wait.
+    /// A closure may drop the driver's last handle of this value. So it may be called on one of the threads,
+    /// which it does not wait for.
     pub fn close(&self) {
         let threads = lock(&self.threads).take().unwrap_or_default();
         let threads: Vec<_> = threads.iter().filter_map(Weak::upgrade).collect();
@@ -233,12 +234,12 @@ static RUNNING: std::sync::Mutex<Running> =
 struct Running {
     /// A child of `fork` has none of its parent's threads.
     process: u32,
-    /// For which devices [`stop_all`] was added.
+    /// The devices for which [`stop_all`] was added.
     devices: Vec<String>,
     threads: Vec<Weak<Shared>>,
 }
 
-/// Has a thread leave the driver before the process ends.
+/// Makes a thread leave the driver before the process ends.
 fn stop_at_exit(device: &str, thread: &Arc<Shared>) {
     let mut running = RUNNING.lock().unwrap_or_else(|poison| poison.into_inner());
     if running.process != process::id() {
@@ -249,7 +250,8 @@ fn stop_at_exit(device: &str, thread: &Arc<Shared>) {
         running.threads.retain(|thread| thread.strong_count() > 0);
     }
     running.threads.push(Arc::downgrade(thread));
-    // Once more for each device: its driver's library may be a later one, which is torn down before.
+    // Once more for each device: its driver's library may have been loaded later, and is then torn down
+    // earlier.
     if !running.devices.iter().any(|known| known == device) {
         running.devices.push(device.to_owned());
         at_exit(stop_all);
@@ -257,7 +259,7 @@ fn stop_at_exit(device: &str, thread: &Arc<Shared>) {
 }
 
 extern "C" fn stop_all() {
-    // A panic must not leave a function that C calls. There is no place to report it any more.
+    // A panic must not leave a function that C calls, and nothing can report it any more.
     let _ = catch_unwind(|| {
         let running = RUNNING.lock().unwrap_or_else(|poison| poison.into_inner());
         if running.process == process::id() {
@@ -422,7 +424,7 @@ mod tests {
             assert!(!printed.contains("another read begins"), "{printed}");
             return;
         }
-        // As a driver's library, which is there before the threads of the device.
+        // Like a driver's library, which is there before the device's threads.
         at_exit(library_ends);
         let (threads, (results, _received)) = (ReadThreads::new("fenced:0"), mpsc::channel());
         let thread = threads.start().unwrap();

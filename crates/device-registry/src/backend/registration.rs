@@ -9,16 +9,16 @@ use crate::cpu;
 /// registers it in [`BACKENDS`].
 pub type BackendDescriptor = entry_points::EntryPoint<dyn Backend>;
 
-/// Backends of this crate itself. Their names cannot be taken, overridden or disabled.
+/// This crate's own backends. Their names cannot be taken, overridden or disabled.
 static BUILT_IN: [BackendDescriptor; 1] = [BackendDescriptor::new(cpu::NAME, cpu::load)
     .in_package(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))];
 
-/// Words that a later version may give a meaning in a device string; see the grammar of
+/// Words that may get a meaning in device strings in a later version; see the grammar of
 /// [`Device`](crate::Device).
 pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
-/// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for those of a
-/// group. A test looks for others in the sources.
+/// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for a group's
+/// variables. A test looks for others in the sources.
 const VARIABLES: [&str; 31] = [
     "DEVICE_BACKEND_*",
     "DEVICE_BURN_DEVICE",
@@ -57,8 +57,8 @@ entry_points::group! {
     /// The distributed slice that backend crates register in.
     ///
     /// The attribute in an [`entry_points!`](crate::backend::entry_points) block names it. It contains only
-    /// the backends that linkme has collected; [`backends()`] has those of every way of registration, the
-    /// switches and the states.
+    /// the backends that linkme has collected; [`backends()`] has every registered backend, the switches and
+    /// the states.
     pub static BACKENDS: [BackendDescriptor];
 
     /// The group `device.backends`: every backend of this program, by name.

@@ -1,7 +1,8 @@
-//! One of each value that a driver returns, for tests of what has to pass all of them on. Not public API.
+//! One of each value that a driver returns, for tests of code that has to pass on all of them. Not public
+//! API.
 //!
-//! A `match` of another crate on these types needs `_`, which would hide a new variant from its test. Those
-//! here do not compile without it.
+//! A `match` of another crate on these types needs `_`, which would hide a new variant from its test. The
+//! matches here do not compile without the new variant.
 
 use std::iter::successors;
 
@@ -37,7 +38,7 @@ pub fn device_kinds() -> impl Iterator<Item = DeviceKind> {
     })
 }
 
-/// One of each way to use freed memory again, and one of which the number is as large as can be.
+/// One of each way to use freed memory again, and one with the largest number.
 pub fn memory_reuses() -> impl Iterator<Item = MemoryReuse> {
     use MemoryReuse::{Divided, Exact, Large, Never, Rounded};
     successors(Some(Never), |reuse| match reuse {
@@ -50,7 +51,7 @@ pub fn memory_reuses() -> impl Iterator<Item = MemoryReuse> {
     })
 }
 
-/// Properties of which no field is as [`DeviceProperties::new`] leaves it.
+/// Properties in which every field differs from [`DeviceProperties::new`].
 pub fn filled_properties() -> DeviceProperties {
     let mut attributes = Attributes::new();
     attributes.set("number", -7);

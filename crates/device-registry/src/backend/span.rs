@@ -22,7 +22,7 @@ pub struct Span {
     range: Range<usize>,
 }
 
-/// A part of the memory that a driver has allocated at once, in the core's list of those.
+/// A part of memory that a driver has allocated at once, in the core's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Block {
     /// The index of the memory in the list.
@@ -126,7 +126,7 @@ impl Span {
     }
 
     /// The stream that has to do earlier work before anything else writes to the bytes, and the number below
-    /// which that work is; `None` if it has done so.
+    /// which that work is; `None` if the work is done.
     pub(crate) fn waits_for(&self) -> Option<(&StreamOrder, u64)> {
         let order = self.allocation.order()?;
         Some((order, order.waits_for(&self.range)?))
@@ -162,8 +162,8 @@ impl Span {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if the memory is of another type: the span is of another backend, or of one
-    /// that has several types of memory.
+    /// [`BackendError::invalid`] if the memory has another type: the span belongs to another backend, or to
+    /// one with several types of memory.
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
@@ -176,7 +176,7 @@ impl Span {
     }
 
     /// The memory's handle of a [kind](Memory::native_handle), such as `opencl.cl_mem` or `cuda.CUdeviceptr`.
-    /// It works alike for a backend that is linked and for one from a file.
+    /// It works the same for a linked backend and for one from a file.
     ///
     /// It is the handle of the whole memory: the bytes of the span begin [`offset`](Self::offset) bytes into
     /// it, also for a span of a whole buffer. The handle is borrowed: it is valid for as long as the span, or
@@ -245,8 +245,8 @@ impl Span {
     }
 
     /// The bytes where they are, for code of the host that computes in the device's place: the memory and the
-    /// range for [`open_windows`](crate::backend::open_windows). `None` if the host reaches them by copies
-    /// alone.
+    /// range for [`open_windows`](crate::backend::open_windows). `None` if the host reaches them only by
+    /// copies.
     ///
     /// It is wider than [`on_host`](Self::on_host): the memory may be the device's own and be mapped. So all
     /// work of the device on the bytes must be done first, by

@@ -9,7 +9,7 @@ use crate::backend::{BackendError, Completion, EventDriver, EventOptions, FillPa
 ///
 /// Every function submits from the caller's thread and does not wait for the work, unless it says that it
 /// blocks. The core calls them from any thread, but for one stream it never calls two of the submitting
-/// functions at the same time. Those are all but [`flush`](Self::flush), [`query`](Self::query) and
+/// functions at the same time. These are all except [`flush`](Self::flush), [`query`](Self::query) and
 /// [`synchronize`](Self::synchronize).
 ///
 /// [Rules D7 to D17](crate::backend#streams) say what a refusal and a failure are, what the core keeps alive
@@ -29,7 +29,7 @@ pub trait StreamDriver: Send + Sync {
     /// `None`, the default, for a kind that the queue does not have.
     ///
     /// [`Launch::native_stream`](crate::backend::Launch::native_stream) returns it. It is borrowed: it is
-    /// valid until the queue is dropped, and so within a launch. The other rules are those of
+    /// valid until the queue is dropped, and so within a launch. The other rules are the same as for
     /// [`DeviceDriver::native_handle`](crate::backend::DeviceDriver::native_handle).
     ///
     /// The core calls this function only for a device whose backend has opened it with
@@ -130,7 +130,7 @@ pub trait StreamDriver: Send + Sync {
     /// Ensures that all work that the driver has accepted begins without further calls. When it returns, this
     /// also holds for work that another thread flushes at the same time. The default does nothing.
     ///
-    /// So a driver may gather work and events, and submit them here. The core calls it when they are needed:
+    /// So a driver may batch work and events, and submit them here. The core calls it when they are needed:
     ///
     /// - before each [`query`](Self::query) and [`synchronize`](Self::synchronize);
     /// - after an event was recorded, before the first call of one of its functions, and before another
@@ -142,7 +142,7 @@ pub trait StreamDriver: Send + Sync {
     /// One flush covers all work before it, so the core does not flush after each event or read. A driver
     /// that wants its device to begin earlier submits in the other functions.
     ///
-    /// A driver never submits what it has gathered after its device was lost: the core drops the memory of
+    /// A driver never submits batched work after its device was lost: the core drops the memory of
     /// that work with the stream.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use crate::sync::{AtomicU64, Mutex, lock};
 
-/// How far a driver's queue is known to be. It numbers what its work uses, from 0.
+/// How far a driver's queue is known to have got. The queue numbers its work from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// The work of all lower numbers is done.
@@ -34,8 +34,7 @@ pub(crate) struct StreamOrder {
     earlier: u64,
     /// The work that uses the memory is done when all below this number is.
     newest: AtomicU64,
-    /// The bytes that the queue has used since, as far as they are one range; the longest one where they are
-    /// not.
+    /// The bytes that the queue has used since: one range, the longest if there are several.
     used: Mutex<Range<usize>>,
 }
 
@@ -53,7 +52,7 @@ impl StreamOrder {
         Arc::ptr_eq(&self.progress, progress)
     }
 
-    /// Notes that work with this number uses the memory, even if the driver has refused it: a part of it may
+    /// Notes that work with this number uses the memory, even if the driver has refused it: part of it may
     /// have begun.
     pub(crate) fn used_by(&self, number: u64) {
         self.newest.fetch_max(number + 1, Ordering::AcqRel);
@@ -61,7 +60,7 @@ impl StreamOrder {
 
     /// Notes that work which the driver has accepted uses these bytes of the memory.
     pub(crate) fn used(&self, range: &Range<usize>) {
-        // After that, nothing asks for it.
+        // Nothing reads it after that.
         if self.progress.is_done(self.earlier) {
             return;
         }
@@ -78,10 +77,10 @@ impl StreamOrder {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// The number below which all work has to be done before anything but the queue writes to these bytes of
-    /// the memory; `None` if it is.
+    /// The number below which all work has to be done before anything except the queue writes to these bytes
+    /// of the memory; `None` if it is done.
     ///
-    /// Once the queue has used the bytes, a program orders its own uses of them behind that one, and so
+    /// Once the queue has used the bytes, a program orders its own uses of them behind that use, and so
     /// behind the earlier ones. It need not order uses of other bytes.
     pub(crate) fn waits_for(&self, range: &Range<usize>) -> Option<u64> {
         if self.progress.is_done(self.earlier) {

@@ -72,12 +72,12 @@ pub enum FaultPoint {
 ///
 /// # Queues of hardware
 ///
-/// A driver whose queue is hardware's has no code that runs when an operation begins: its operations start
+/// A driver with a hardware queue has no code that runs when an operation begins: its operations start
 /// when it submits them. So it calls `before` in the functions of
 /// [`StreamDriver`](crate::backend::StreamDriver), before it submits.
 ///
 /// - A failure is then a refusal of the submission. A driver that can submit work that fails on the device,
-///   such as a command that waits for an event with an error, does so instead: that runs the code which finds
+///   such as a command that waits for an event with an error, does so instead, which runs the code that finds
 ///   failures later.
 /// - [`Fault::Slow`] delays the thread that submits.
 /// - [`Fault::Stall`] would hold up that thread, which the contract forbids. Such a driver has a counter
@@ -261,8 +261,8 @@ impl FaultCounter {
     ///
     /// # Errors
     ///
-    /// The injected failure, or why the device is lost or closed. The driver returns it in the place of the
-    /// operation.
+    /// The injected failure, or why the device is lost or closed. The driver returns it in place of the
+    /// operation's result.
     pub fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
         let mut state = self.state();
         state.check()?;
@@ -298,7 +298,7 @@ impl FaultCounter {
         if fails { Err(operation.failure()) } else { Ok(()) }
     }
 
-    /// Fails if the device is lost or closed. It counts nothing: for calls that no fault can hit, such as
+    /// Fails if the device is lost or closed. Counts nothing; it is for calls that no fault can hit, such as
     /// queries.
     ///
     /// # Errors
@@ -457,7 +457,7 @@ mod tests {
     fn the_connection_is_broken_before_an_operation_that_stalls_continues() {
         static IS_BROKEN: AtomicUsize = AtomicUsize::new(0);
         let breaks = || {
-            // The time in which a stalled operation could continue too early.
+            // How long a stalled operation has to continue too early.
             thread::sleep(Duration::from_millis(50));
             IS_BROKEN.store(1, Ordering::SeqCst);
         };
@@ -514,7 +514,7 @@ mod tests {
         faults.before(FaultPoint::Write).unwrap();
     }
 
-    /// Starts an operation on a thread of its own, and returns the channel that receives its result.
+    /// Starts an operation on its own thread, and returns the channel that receives its result.
     fn start(faults: &'static FaultCounter) -> mpsc::Receiver<Result<(), BackendError>> {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || sender.send(faults.before(FaultPoint::Write)));

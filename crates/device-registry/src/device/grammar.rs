@@ -35,8 +35,7 @@ pub(crate) enum Which<'a> {
 }
 
 impl<'a> DeviceString<'a> {
-    /// Splits a device string without a selector into a name and an index. Checks the index, and not the
-    /// name.
+    /// Splits a device string without a selector into a name and an index. Checks only the index.
     #[inline]
     pub(crate) fn split(text: &'a str) -> Option<(&'a str, Option<u16>)> {
         Some(match text.as_bytes() {
@@ -49,7 +48,7 @@ impl<'a> DeviceString<'a> {
         })
     }
 
-    /// The parts of a device string that is well formed.
+    /// The parts of a well-formed device string.
     pub(crate) fn parse(text: &'a str) -> Result<Self, SyntaxError> {
         let fail = |kind| Err(SyntaxError::new(text, kind));
         if text.is_empty() {
@@ -102,7 +101,7 @@ fn parse_index(index: &str) -> Result<u16, SyntaxErrorKind> {
     index.parse().map_err(|_| SyntaxErrorKind::IndexTooLarge)
 }
 
-/// A device string, or a [list](crate::Selection) of them, that is not well formed.
+/// A device string, or a [list](crate::Selection) of them, is not well formed.
 ///
 /// ```
 /// use device_registry::error::SyntaxErrorKind;
@@ -161,7 +160,7 @@ pub enum SyntaxErrorKind {
     UpperCase,
     /// The name is one of the words `auto`, `default`, `all` and `none`.
     Reserved,
-    /// The index is empty, or is not made of digits alone.
+    /// The index is empty, or has other characters than digits.
     InvalidIndex,
     /// The index starts with a zero that it does not need.
     LeadingZero,
@@ -179,15 +178,15 @@ pub enum SyntaxErrorKind {
     SelectorAndIndex,
     /// The value of the selector is empty or malformed. The field is the selector's key, such as `uuid`.
     SelectorValue(&'static str),
-    /// The word after the colon of a list's item is no kind of device: `opencl:gqu`.
+    /// The word after the colon in an item of a list is not a kind of device: `opencl:gqu`.
     UnknownKind,
-    /// What stands in parentheses is no order, or not at the end of an item that can have one.
+    /// The text in parentheses is not an order, or is not at the end of an item that can have one.
     Order,
     /// The list only excludes devices: `!wgpu`.
     OnlyExclusions,
     /// The list has more than 256 exclusions.
     TooManyExclusions,
-    /// The default selection has `auto` in it, which stands for the default selection.
+    /// The default selection contains `auto`, which stands for the default selection.
     Recursive,
 }
 

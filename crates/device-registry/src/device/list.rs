@@ -14,7 +14,7 @@ pub(crate) const AUTO: &str = "auto";
 /// The variable of the [default selection](crate::default_selection).
 pub(crate) const DEFAULT_VARIABLE: &str = "DEVICE_DEFAULT";
 
-/// The most exclusions of a list: each is compared with each device.
+/// The most exclusions in a list, since each is compared with each device.
 pub(crate) const MOST_EXCLUSIONS: usize = 256;
 
 /// The words for kinds of devices, each with the kinds that it matches.
@@ -76,7 +76,7 @@ pub(crate) enum Order {
 /// An item that begins with `!`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Exclusion {
-    /// What stands behind it.
+    /// What follows the `!`.
     pub(crate) text: String,
     /// `None` for a device string.
     pattern: Option<Pattern>,
@@ -149,7 +149,7 @@ impl Pattern {
     /// A pattern without an order; `None` if the text has the form of a device string.
     fn parse(text: &str) -> Result<Option<Self>, SyntaxErrorKind> {
         let (name, word) = match text.split_once(':') {
-            // An address or an index begins with a digit, or is none.
+            // An address or an index begins with a digit.
             Some((name, word)) if name == "*" || (!name.contains('@') && is_word(word)) => (name, word),
             None if text == "*" => (text, "*"),
             _ => return Ok(None),
@@ -184,7 +184,7 @@ fn kinds(word: &str) -> Result<Option<&'static [DeviceKind]>, SyntaxErrorKind> {
     }
 }
 
-/// Whether the text is a word for a kind, so that a device string that has it was meant as an item of a list.
+/// Whether the text is a word for a kind. A device string with such a word was meant as an item of a list.
 pub(crate) fn is_kind(word: &str) -> bool {
     kinds(word).is_ok()
 }
@@ -218,7 +218,7 @@ impl Exclusion {
         }
     }
 
-    /// Whether it excludes the device. `properties` are asked for only where they decide.
+    /// Whether it excludes the device. Calls `properties` only where they decide.
     ///
     /// # Errors
     ///

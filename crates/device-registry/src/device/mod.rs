@@ -45,9 +45,9 @@ use crate::cpu;
 /// ```
 ///
 /// Other spaces, signs and leading zeros are invalid. `default`, `all` and `none` are reserved. `auto` is the
-/// first available device of the [default selection](crate::default_selection), and an error where there is
-/// none. For every device, `Device::parse(&device.to_string())` is that device. A
-/// [`Selection`](crate::Selection) is a list of devices, with kinds and exclusions.
+/// first available device of the [default selection](crate::default_selection), or an error if there is none.
+/// For every device, `Device::parse(&device.to_string())` is that device. A [`Selection`](crate::Selection)
+/// is a list of devices, with kinds and exclusions.
 ///
 /// | string | device |
 /// |---|---|
@@ -60,16 +60,16 @@ use crate::cpu;
 /// | `cuda@platform=cuda` | the device whose [driver](crate::DeviceProperties::driver) contains this |
 ///
 /// `platform` is for OpenCL, which may have several drivers for one processor: `opencl@platform=Portable`.
-/// The `driver` of an OpenCL device begins with the name of its platform, and that of wgpu with its
-/// interface, as in `wgpu@platform=Vulkan`. An index may be another device's once a further driver is
-/// installed; a text names the same one, or is ambiguous.
+/// The `driver` of an OpenCL device begins with the name of its platform, and wgpu's with its interface, as
+/// in `wgpu@platform=Vulkan`. Once another driver is installed, an index may name another device; a text
+/// names the same one, or is ambiguous.
 ///
 /// Parsing resolves a selector. It loads the backend, reads the [`properties`](Self::properties) of each of
 /// its devices, opens none, and returns an ordinary device with its index. `Display` prints that index, not
 /// the selector. If no device matches, or several do, the error lists the candidates with their properties. A
 /// device whose properties cannot be read might match too, so a prefix of a UUID or a text is then an error;
-/// a whole UUID and a PCI address name one device in any case. Two devices of one model and one driver have
-/// equal texts, so that only an index, a UUID or an address tells them apart.
+/// a whole UUID or a PCI address always names one device. Two devices of one model and one driver have equal
+/// texts, so only an index, a UUID or an address tells them apart.
 ///
 /// # The backend numbers its devices
 ///
@@ -106,11 +106,12 @@ use crate::cpu;
 /// Parsing without a selector and `resolve` run no backend code. Parsing with a selector, using a device and
 /// `is_available` do.
 ///
-/// A missing driver may come while the program runs. A backend that is unavailable returns the same error for
-/// [`UNAVAILABLE_FOR`](crate::backend::LoadFailure::UNAVAILABLE_FOR); after that, the next use or
-/// `is_available` runs its `load` again. So a loop may call `is_available` until a driver is there. A backend
-/// that failed keeps its error until [`Group::retry`](crate::registry::Group::retry). The devices themselves
-/// are counted at each use, and a device that fails to open is opened again at the next use.
+/// A missing driver may turn up while the program runs. A backend that is unavailable returns the same error
+/// for [`UNAVAILABLE_FOR`](crate::backend::LoadFailure::UNAVAILABLE_FOR); after that, the next use or
+/// `is_available` runs its `load` again. So a program may call `is_available` in a loop until the driver is
+/// there. A backend that failed keeps its error until [`Group::retry`](crate::registry::Group::retry). The
+/// devices themselves are counted at each use, and a device that fails to open is opened again at the next
+/// use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Device {
     backend: Entry<dyn Backend>,
@@ -173,8 +174,8 @@ impl Device {
         self.name() == cpu::NAME
     }
 
-    /// This device with a fixed index: its own, or that of the backend's current device on this thread. Runs
-    /// no backend code, so the device need not exist.
+    /// This device with a fixed index: its own, or the index of the backend's current device on this thread.
+    /// Runs no backend code, so the device need not exist.
     ///
     /// ```
     /// # use device_registry::Device;

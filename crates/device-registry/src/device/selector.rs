@@ -30,7 +30,7 @@ struct Kind {
     value: fn(&DeviceProperties) -> Option<String>,
 }
 
-/// What a longer value can do where several devices match, or might.
+/// What a longer value achieves where several devices match, or might.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Longer {
     /// Only one device can have a whole value.
@@ -42,7 +42,7 @@ enum Longer {
 }
 
 impl Kind {
-    /// A text that the value is a part of, in upper or lower case.
+    /// A text that contains the value, in upper or lower case.
     const fn of_text(
         key: &'static str,
         example: &'static str,
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// Whether a list of candidates has the value as a text that people read, and not as a selector.
+    /// Whether a list of candidates shows the value as text for people, and not as a selector.
     fn is_text(&self) -> bool {
         self.longer == Longer::Narrows
     }
@@ -112,7 +112,7 @@ static KINDS: [Kind; 5] = [
         |properties, part| properties.vendor.as_deref().is_some_and(|vendor| contains(vendor, part)),
         |properties| properties.vendor.clone(),
     ),
-    // A driver begins with the name of its platform: of OpenCL's, or the interface below wgpu.
+    // A driver begins with the name of its platform: OpenCL's, or the interface below wgpu.
     Kind::of_text(
         "platform",
         "cuda",
@@ -156,8 +156,8 @@ impl<'a> Selector<'a> {
         (self.kind.matches)(properties, self.value)
     }
 
-    /// Whether only one device can have the value. The start of a UUID, or a part of a text, may match a
-    /// device that does not answer as well.
+    /// Whether only one device can have the value. The start of a UUID, or a part of a text, may also match a
+    /// device that does not answer.
     pub(crate) fn is_whole(self) -> bool {
         (self.kind.is_whole)(self.value)
     }
@@ -235,7 +235,7 @@ fn digits_of(uuid: &str) -> String {
     uuid.replace('-', "").to_ascii_lowercase()
 }
 
-/// A selector matches no device of the backend, or several, or it cannot be known which.
+/// A selector matches no device of the backend, or several, or which one is unknown.
 ///
 /// ```
 /// use device_registry::{Device, DeviceError};
@@ -262,7 +262,7 @@ pub struct SelectorError {
     candidates: Vec<(Device, Result<DeviceProperties, DeviceError>)>,
 }
 
-/// What a selector that chooses no device has found.
+/// What was found by a selector that chooses no device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No device matches.
@@ -286,14 +286,14 @@ impl SelectorError {
         Self { text: shown(text), backend, kind: selector.kind, found, candidates }
     }
 
-    /// Whether several devices match, or one does and another one, which does not answer, might.
+    /// Whether several devices match, or one matches and another, which does not answer, might.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
         self.found != Found::None
     }
 
-    /// Whether the candidates have different values. Two cards of one model have the same name, of which no
-    /// part is enough.
+    /// Whether the candidates have different values. Two cards of one model have the same name, and no part
+    /// of it is enough.
     fn values_differ(&self) -> bool {
         let known = self.candidates.iter().filter_map(|(_, properties)| properties.as_ref().ok());
         let mut values = known.map(|properties| (self.kind.value)(properties));
@@ -356,7 +356,7 @@ impl fmt::Display for SelectorError {
 }
 
 /// Writes the texts, and the other properties in the form of a selector, so that a user can copy them into a
-/// device string. What a device lacks is written for those, and for the kind that was looked for.
+/// device string. A missing property is written for these texts, and for the kind that was looked for.
 fn fmt_candidate(properties: &DeviceProperties, sought: &Kind, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let texts = KINDS.iter().filter(|kind| kind.is_text()).filter_map(|kind| (kind.value)(properties));
     f.write_str(&texts.map(|text| shown(&text)).collect::<Vec<_>>().join(", "))?;

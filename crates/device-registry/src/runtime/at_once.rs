@@ -1,4 +1,4 @@
-//! Which work a stream without a queue of the driver does at once, on the thread that enqueues it.
+//! Which work a stream without a driver's queue does at once, on the thread that enqueues it.
 
 use crate::backend::BackendError;
 use crate::runtime::switch;
@@ -13,10 +13,10 @@ pub(crate) const SHORT_COPY: usize = 16 << 10;
 pub(crate) enum AtOnce {
     /// None.
     Never,
-    /// What is short: launches that [say so](crate::LaunchOptions::short), records of events, and copies
-    /// within host memory.
+    /// Short work: launches that [say so](crate::LaunchOptions::short), records of events, and copies within
+    /// host memory.
     Short,
-    /// That, and all launches. It shows launches that say falsely that they are short.
+    /// The same, and all launches. This exposes launches that falsely say that they are short.
     Launches,
 }
 

@@ -12,9 +12,9 @@ use crate::runtime::fork::{PerProcess, Process};
 
 /// Lists the calls into drivers that are under way, so that a program can say where it hangs.
 ///
-/// It is off until [`start`](Self::start): until then a call into a driver reads one more atomic value. From
-/// then on it stays on. It lists calls into drivers only: a thread that waits in this crate for the work of a
-/// stream is not listed, and the stream's own thread may be.
+/// It is off until [`start`](Self::start), and then stays on. While it is off, a call into a driver only
+/// reads one more atomic value. It lists only calls into drivers: a thread that waits in this crate for a
+/// stream's work is not listed, but the stream's own thread may be.
 ///
 /// ```
 /// use device_registry::{CallWatch, device};
@@ -39,7 +39,7 @@ impl CallWatch {
         Self(())
     }
 
-    /// The calls that are under way in all threads, in the order in which they began. Blocks for no driver.
+    /// The calls under way in all threads, in the order in which they began. Never blocks on a driver.
     ///
     /// A driver may call another device: then both calls of its thread are listed. A child of `fork` lists
     /// its own calls only.
@@ -117,7 +117,7 @@ fn watched_threads() -> MutexGuard<'static, Vec<Arc<Watched>>> {
     THREADS.current().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread and its calls under way: an inner one stands behind the one that it is a part of.
+/// A thread and its calls under way: an inner call comes after the one that made it.
 struct Watched {
     name: Option<Arc<str>>,
     /// A child of `fork` must not wait for the locks of its parent.

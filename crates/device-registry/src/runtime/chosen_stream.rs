@@ -10,8 +10,8 @@ use crate::runtime::open_device::OpenDevice;
 use crate::runtime::queue::QueueHandle;
 
 thread_local! {
-    /// At most one stream for each device, and none where the default stream is current. A list of few is
-    /// fast enough.
+    /// At most one stream for each device, and none where the default stream is current. A short list is fast
+    /// enough.
     static CHOSEN: RefCell<Vec<Arc<QueueHandle>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -25,7 +25,7 @@ impl Deadline {
     }
 
     /// How long the wait may still take; `None` if it is over. A thread that has waited so long looks again:
-    /// where the clock cannot express the deadline, it is not over then.
+    /// if the clock cannot express the deadline, the wait is not over then.
     pub(crate) fn left(&self) -> Option<Duration> {
         const LONG: Duration = if cfg!(test) { Duration::from_millis(1) } else { Duration::from_secs(3600) };
 

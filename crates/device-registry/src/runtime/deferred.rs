@@ -4,8 +4,8 @@
 //! for that same work. So such values are stored. The next call that may use the device drops them, or the
 //! thread of the stream does at the end of its piece of work, whichever comes first.
 //!
-//! A device that has ended may get no call any more. What it defers goes into one list of the process, and
-//! the next call that may use any device drops that.
+//! A device that has ended gets no more calls. Its deferred values go into one list for the process, and the
+//! next call that may use any device drops them.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -23,18 +23,18 @@ pub(crate) struct Deferred {
 }
 
 struct Value {
-    /// A descendant of `fork` may have a list of its ancestor's, whose drivers are unusable there.
+    /// A descendant of `fork` may have its ancestor's list, whose drivers are unusable there.
     process: Process,
     device: Device,
     value: Box<dyn Any + Send>,
 }
 
-// Not the locks of `crate::sync`, which a static cannot have in a model. Nothing else runs under this one.
+// This is not a lock of `crate::sync`, which a static cannot have in a model. Nothing else runs under it.
 
 static OF_ENDED: PerProcess<Deferred> = PerProcess::new([const { Deferred::new() }; 8]);
 
 /// Whether there may be values in `OF_ENDED`: one load in every call, whatever the process. A child of `fork`
-/// may find that of its parent, and looks once.
+/// may find its parent's value, and looks once.
 static ANY_OF_ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Whether devices that have ended defer something.
@@ -43,17 +43,18 @@ pub(crate) fn is_due_of_ended() -> bool {
     ANY_OF_ENDED.load(Ordering::Acquire)
 }
 
-/// Takes over what a device of `process` defers that has ended.
+/// Takes over the deferred values of an ended device of `process`.
 pub(crate) fn take_over_of_ended(process: Process, device: &Deferred) {
     OF_ENDED.of(process).take_over(device);
     ANY_OF_ENDED.store(true, Ordering::Release);
 }
 
-/// Drops what devices of `process` that have ended defer. Returns whether there was anything.
+/// Drops the deferred values of ended devices of `process`. Returns whether there were any.
 #[cold]
 pub(crate) fn drop_all_of_ended(process: Process) -> bool {
-    // Before the values: one that is pushed meanwhile is taken here or is due again. Not a store: the values
-    // are looked at after it, and a store of another thread's must not be overwritten later.
+    // Cleared before the values are taken: one that is pushed meanwhile is taken here or is due again. It is
+    // not a plain store: the values are looked at after it, and another thread's store must not be
+    // overwritten later.
     ANY_OF_ENDED.swap(false, Ordering::AcqRel) && OF_ENDED.of(process).drop_all()
 }
 

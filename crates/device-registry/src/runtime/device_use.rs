@@ -1,7 +1,7 @@
 //! Which threads may not use devices at the moment, because they run foreign code.
 //!
-//! That is foreign code in a host call, a kernel, native code, a logger or a waker. CUDA has this rule for
-//! its host functions, and the core applies it to every device: a host call that waits for a stream can
+//! Foreign code runs in a host call, a kernel, native code, a logger or a waker. CUDA has this rule
+//! for its host functions, and the core applies it to every device: a host call that waits for a stream can
 //! deadlock with it. Memory that such code drops is freed later.
 
 use std::cell::Cell;
@@ -40,8 +40,8 @@ pub(crate) fn forbid<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Until it is dropped, this thread runs code of a backend, which may hold locks of its own and use devices
-/// of other backends.
+/// Until it is dropped, this thread runs a backend's code, which may hold its own locks and use devices of
+/// other backends.
 pub(crate) struct InBackend(());
 
 impl InBackend {

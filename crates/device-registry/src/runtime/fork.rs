@@ -47,7 +47,7 @@ fn count_forks() {
     use std::sync::Once;
 
     unsafe extern "C" {
-        // A function of POSIX, in every libc that std links on unix.
+        // A POSIX function, in every libc that std links on unix.
         fn pthread_atfork(
             prepare: Option<extern "C" fn()>,
             parent: Option<extern "C" fn()>,
@@ -113,7 +113,7 @@ static LOADED: PerProcess<Link> = PerProcess::new([const { OnceLock::new() }; 8]
 pub(crate) fn check(backend: Entry<dyn Backend>) -> Result<(), DeviceError> {
     let current = Process::current();
     let is_forked = |loaded: &Loaded| loaded.backend == backend && loaded.process != current;
-    // Only a fork has ancestors. Reading their lists never waits, even if a thread of theirs was adding an
+    // Only a fork has ancestors. Reading their lists never waits, even if one of their threads was adding an
     // entry.
     if current != Process(0) && LOADED.0.iter().any(|list| entries(list).any(is_forked)) {
         return Err(DeviceError::Forked { device: Device::of_backend(backend, None) });

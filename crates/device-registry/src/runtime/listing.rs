@@ -1,4 +1,4 @@
-//! Whether a device is there, its properties, and its memory: from the open device if it is open, else from
+//! Whether a device is there, its properties, and its memory: from the device if it is open, otherwise from
 //! its backend.
 
 use crate::backend::{DeviceProperties, MemoryInfo, Presence};

@@ -1,5 +1,5 @@
 //! One piece of work of a stream, the [`Route`] by which it is done, and how a thread does it: by blocking
-//! calls to a driver. How the work goes into a queue of the driver is a matter of the queue.
+//! calls to a driver. The queue itself submits work to a driver's queue.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -103,17 +103,17 @@ pub(crate) fn fill_work(destination: &Span) -> Work {
 pub(crate) enum Route {
     /// In the driver's queue.
     Queue,
-    /// In the driver's queue, unless the driver says that it does not support this work; then by the thread.
+    /// In the driver's queue, or by the thread if the driver does not support this work.
     QueueOrThread,
-    /// At once, on the thread that enqueues it, with blocking calls: the driver has no queues, all work
-    /// before is done, this work is short, and the thread has no windows open, as it could not wait for
-    /// others then.
+    /// At once, on the thread that enqueues it, with blocking calls: the driver has no queues, all earlier
+    /// work is done, this work is short, and the thread has no windows open, with which it could not wait for
+    /// others.
     AtOnce,
     /// By the stream's thread, with blocking calls, when all work before is done.
     Thread,
 }
 
-/// What follows from a route. Each function names all of them, so that the compiler asks about a new one.
+/// What follows from a route. Each function names all routes, so that the compiler asks about a new one.
 impl Route {
     /// Whether the thread that enqueues the work does it.
     #[inline]
@@ -124,7 +124,7 @@ impl Route {
         }
     }
 
-    /// Whether the driver gets the work first, which has to be flushed behind it.
+    /// Whether the driver gets the work first, and has to be flushed after it.
     #[inline]
     pub(crate) fn is_submitted(self) -> bool {
         match self {
@@ -176,7 +176,7 @@ impl Operation {
     }
 
     /// Whether the work ends by itself, whatever the program does meanwhile. A host call may wait for any
-    /// thread of the program, and so may the work that an event is behind.
+    /// thread of the program, and so may the work before an event.
     pub(crate) fn ends_by_itself(&self) -> bool {
         !matches!(self, Self::Call(_) | Self::Wait(_))
     }
@@ -232,7 +232,7 @@ impl Operation {
         }
     }
 
-    /// The way to do the work, now that it is its turn.
+    /// The route of the work, now that it is its turn.
     #[inline]
     pub(crate) fn route(&self, device: &'static OpenDevice, has_driver_queue: bool) -> Route {
         if !has_driver_queue {
@@ -260,7 +260,7 @@ impl Operation {
     fn is_short(&self, at_once: AtOnce) -> bool {
         let is_short_copy = |span: &Span| span.len() <= SHORT_COPY && span.is_host_memory();
         match self {
-            // A short launch is not made into an operation: `Queue::launch`.
+            // A short launch never becomes an operation: `Queue::launch`.
             Self::Call(_) | Self::Wait(_) | Self::Launch { .. } => false,
             _ if at_once == AtOnce::Never => false,
             Self::Record { .. } => true,
@@ -271,8 +271,8 @@ impl Operation {
         }
     }
 
-    /// Of a wait for an event: makes the work before the event begin. A driver waits in its queue for no
-    /// other events.
+    /// If this is a wait for an event, makes the work before that event begin. A driver waits in its queue
+    /// for no other events.
     ///
     /// The caller does not hold `submitting`, as this calls another queue of the driver.
     pub(crate) fn begin_awaited(&self) {

@@ -1,4 +1,4 @@
-//! The queue that a read or an event comes from, as those see it.
+//! A read's or an event's view of the queue that it comes from.
 
 use std::sync::Arc;
 
@@ -10,6 +10,6 @@ pub(crate) trait Origin: Send + Sync {
     /// too.
     fn begin(self: Arc<Self>, number: u64) -> Result<(), DeviceError>;
 
-    /// Sets the failure of a read, and under the same lock the flag at which its driver looks.
+    /// Sets the failure of a read and, under the same lock, the flag that its driver looks at.
     fn fail_read(&self, error: DeviceError, finished: Option<&AtomicBool>);
 }

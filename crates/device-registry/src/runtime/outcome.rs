@@ -33,7 +33,8 @@ pub(crate) struct Outcome {
 
 /// Who reports a failure of the work.
 enum Reporter {
-    /// The queue, which fails. That of a dropped stream may be freed first: then the device reports it.
+    /// The queue, which fails. If its stream is dropped, it may be freed first: then the device reports the
+    /// failure.
     Queue(Weak<dyn Origin>),
     /// The call that waits for the work.
     Caller,
@@ -44,7 +45,7 @@ struct State {
     submission: Submission,
     waited_for: bool,
     waker: Option<Waker>,
-    /// Of a driver that [looks](crate::backend::Completion::watch) whether the work is finished.
+    /// Set for a driver that [looks](crate::backend::Completion::watch) whether the work is finished.
     finished: Option<Arc<AtomicBool>>,
 }
 
@@ -112,7 +113,7 @@ impl Outcome {
         self.device
     }
 
-    /// For the device, which ends the waits for it with itself.
+    /// For the device, which ends all waits when it ends.
     pub(crate) fn awaited(self: &Arc<Self>) -> Weak<dyn Awaited> {
         let outcome: Arc<dyn Awaited> = Arc::<Self>::clone(self);
         Arc::downgrade(&outcome)
@@ -131,8 +132,8 @@ impl Outcome {
     }
 
     /// Sets a failure that a driver reports. If the work is a queue's, `fail_queue` fails the queue under the
-    /// same lock: a thread that sees the result finds the queue failed. It gets what the driver looks at, to
-    /// set it with the failure.
+    /// same lock: a thread that sees the result finds the queue failed. It gets the flag that the driver
+    /// looks at, to set it with the failure.
     ///
     /// Work that is `dropped` while its submission is under way gets no result yet: a driver drops work that
     /// it refuses, and then returns the reason.
@@ -287,7 +288,7 @@ impl Outcome {
     }
 
     /// Waits for the result, at most for `timeout`. Returns whether [`wait`](Self::wait) does not block,
-    /// which is so too where it may not.
+    /// which is also true where it may not.
     pub(crate) fn wait_timeout(&self, timeout: Duration) -> bool {
         let start = Instant::now();
         if self.device.check_thread("wait").is_err() {
@@ -306,7 +307,7 @@ impl Outcome {
     /// Waits for the result, at most until the deadline, and takes it; `None` after the deadline.
     pub(crate) fn wait_until(&self, deadline: &Deadline) -> Option<Result<HostBuffer, DeviceError>> {
         loop {
-            // A wait may end before the deadline: no clock expresses every one of them.
+            // A wait may end before the deadline, as no clock can express every deadline.
             if self.wait_timeout(deadline.left().unwrap_or_default()) {
                 return Some(self.wait());
             }

@@ -1,4 +1,4 @@
-//! Queries of a backend, which open no device and do not look which are open.
+//! Queries of a backend, which open no device and ignore which devices are open.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -41,7 +41,7 @@ pub(crate) fn devices_of(backend: Entry<dyn Backend>) -> Result<Vec<Device>, Dev
 }
 
 /// Runs a query of a backend, which does not block. So it cannot deadlock, but a backend that repeats the
-/// same query inside of it would overflow the stack: it gets an error instead.
+/// same query inside it would overflow the stack: it gets an error instead.
 fn query<T>(
     device: Device,
     call: &'static str,
@@ -156,7 +156,7 @@ mod tests {
             static QUERIES: Queries = const { Queries };
         }
         let ending = thread::spawn(|| {
-            // Created before the list of queries, it is dropped after it.
+            // It is created before the list of queries, and so dropped after it.
             QUERIES.with(|_| assert!(is_available("cpu")));
         });
         ending.join().unwrap();

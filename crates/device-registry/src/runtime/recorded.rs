@@ -1,4 +1,4 @@
-//! How far a driver's queue was flushed, and its events, which wait for a flush.
+//! How far a driver's queue was flushed, and its events that wait for a flush.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use crate::sync::AtomicU64;
 /// How many events and reads a driver's queue has accepted, and how many of them a flush has covered.
 ///
 /// A flush may cost the driver a submission. So the core flushes when a thread looks at an event or a read,
-/// and not when the driver accepts it.
+/// not when the driver accepts it.
 #[derive(Default)]
 pub(crate) struct Flushes {
     accepted: AtomicU64,

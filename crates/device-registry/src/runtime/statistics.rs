@@ -8,7 +8,7 @@ use crate::runtime::memory_cache::Counters;
 /// Statistics of the memory that is allocated on a device through this crate, at the time of the call.
 ///
 /// They include the memory of dropped buffers that queued work still uses, except where it was allocated for
-/// the [stream](crate::Stream::allocate) of that work: such memory is in `active` and `reserved` alone.
+/// the [stream](crate::Stream::allocate) of that work: such memory is only in `active` and `reserved`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStatistics {
@@ -18,10 +18,10 @@ pub struct MemoryStatistics {
     pub peak: u64,
     /// The number of allocations that are not freed.
     pub live: u64,
-    /// The number of bytes that are in use: those of live allocations, which may be rounded up, and those
-    /// that only queued work of a [stream](crate::Stream::allocate) still uses.
+    /// The number of bytes in use: live allocations, which may be rounded up, and memory that only queued
+    /// work of a [stream](crate::Stream::allocate) still uses.
     pub active: u64,
-    /// The number of bytes that the device holds for this program: `active` and those in the
+    /// The number of bytes that the device holds for this program: `active` and the bytes in the
     /// [cache](crate::Device::empty_cache). Without a cache it equals `allocated`.
     pub reserved: u64,
     /// The largest value of `reserved` since the device was opened.
@@ -40,7 +40,7 @@ pub(crate) struct Statistics {
     allocated: AtomicU64,
     peak: AtomicU64,
     live: AtomicU64,
-    /// Of a device with a cache: the bytes of allocations that pass it by, and the largest number of bytes
+    /// On a device with a cache: the bytes of allocations that bypass it, and the largest number of bytes
     /// that the device held when there was one.
     passing: AtomicU64,
     peak_reserved: AtomicU64,
@@ -51,8 +51,8 @@ pub(crate) struct Statistics {
 impl Statistics {
     pub(crate) fn add(&self, len: usize) {
         let before = self.allocated.fetch_add(len as u64, Ordering::Relaxed);
-        // Lengths of a backend that accepts any length may overflow the sum. It is then wrong, but adding
-        // never panics.
+        // On a backend that accepts any length, the sum may overflow. It is then wrong, but adding never
+        // panics.
         let allocated = before.wrapping_add(len as u64);
         self.peak.fetch_max(allocated, Ordering::Relaxed);
         self.live.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Statistics {
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts an allocation that passes the cache by, which holds this many bytes.
+    /// Counts an allocation that bypasses the cache, which holds this many bytes.
     #[inline]
     pub(crate) fn pass(&self, len: usize, reserved: u64) {
         let before = self.passing.fetch_add(len as u64, Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Statistics {
         self.peak_reserved.fetch_max(passing.wrapping_add(reserved), Ordering::Relaxed);
     }
 
-    /// What is in use; the cache, if there is one, holds this many bytes.
+    /// The statistics; the cache, if there is one, holds this many bytes.
     pub(crate) fn in_use(&self, cache: Option<u64>) -> MemoryInUse {
         let allocated = self.allocated.load(Ordering::Relaxed);
         let passing = self.passing.load(Ordering::Relaxed);

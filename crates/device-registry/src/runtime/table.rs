@@ -1,7 +1,7 @@
 //! The table of open devices. The first use of a device opens it, once.
 //!
-//! The core holds no lock while a backend's code runs. A backend that opens its own device inside of `open`,
-//! or two backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the
+//! The core holds no lock while a backend's code runs. A backend that opens its own device inside `open`, or
+//! two backends that open each other's, get an error instead of a deadlock. [`OnceLoad`] detects the
 //! cycle, even one that includes loading a backend.
 
 use std::cell;
@@ -44,12 +44,13 @@ pub(crate) fn open(device: Device) -> Result<&'static OpenDevice, DeviceError> {
 }
 
 thread_local! {
-    /// The device that this thread has used last. Most threads use one.
+    /// The device that this thread used last. Most threads use one.
     static LAST: cell::Cell<Option<&'static OpenDevice>> = const { cell::Cell::new(None) };
 }
 
 fn open_first(device: Device) -> Result<&'static OpenDevice, DeviceError> {
-    // Before the cell exists: otherwise a program that tries many invalid indices would leak a cell for each.
+    // Checked before the cell exists: otherwise a program that tries many invalid indices would leak a cell
+    // for each.
     probe::check_exists(device)?;
     let opened = cell(device).get_or_load(
         ("devices", &device.to_string()),
@@ -81,7 +82,7 @@ fn open_observed(device: Device) -> Result<OpenDevice, DeviceError> {
 fn open_now(device: Device) -> Result<OpenDevice, DeviceError> {
     let backend = probe::load(device, "open")?;
     probe::check_before_open(device, backend)?;
-    // Before the device is open: an open driver is never dropped, so an error after that would leak it.
+    // Done before the device is open: an open driver is never dropped, so a later error would leak it.
     let properties = probe::query_properties(device, backend)?;
     let reuses =
         memory_cache::is_allowed().map_err(|error| DeviceError::Call { device, call: "open", error })?;

@@ -1,6 +1,6 @@
-//! Copies with a time limit: each goes through a stream of its own, which continues after the limit.
+//! Copies with a time limit: each goes through its own stream, which continues after the limit.
 //!
-//! Until the limit, the call alone reports a failure of that stream. Otherwise a thread in
+//! Until the limit, only the call reports a failure of that stream. Otherwise a thread in
 //! `Device::synchronize` could get the failure, and this call would succeed, or both would return it.
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) fn read(
     // A failure becomes the stream's too, perhaps later, and stays held back: this call returns it.
     destination.copy_from_slice(&result?);
     match finish(device, queue, deadline) {
-        // The bytes are there. Only the end of the stream is left.
+        // The bytes have arrived. Only the end of the stream is left.
         Err(DeviceError::TimedOut { .. }) => Ok(()),
         finished => finished,
     }
@@ -71,7 +71,7 @@ fn run(device: &'static OpenDevice, operation: Operation, deadline: &Deadline) -
     finish(device, queue, deadline)
 }
 
-/// Waits for the stream, and returns its failure. After the deadline, other calls report that.
+/// Waits for the stream, and returns its failure. After the deadline, other calls report it.
 fn finish(device: &OpenDevice, queue: &Queue, deadline: &Deadline) -> Result<(), DeviceError> {
     if let Err(error) = queue.settle_until(deadline) {
         queue.release_failures();

@@ -1,5 +1,5 @@
-//! Copies and fills that block, each by the first of the ways that the devices have: a call of the driver's,
-//! a queue of the driver's for which the call waits, or the host.
+//! Blocking copies and fills, each by the first way that the devices support: a driver's call, a driver's
+//! queue that the call waits for, or the host.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,15 +12,14 @@ use crate::runtime::isolation::drop_isolated;
 use crate::runtime::open_device::{OpenDevice, is_unsupported};
 use crate::runtime::outcome::Outcome;
 
-/// Bytes on their way through the host, or of a pattern that is repeated, are copied in pieces of this size.
+/// Bytes that go through the host, and repeated patterns, are copied in pieces of this size.
 /// It is a multiple of each alignment that a device can have.
 pub(crate) const CHUNK: usize = 1 << 20;
 
-/// Where a blocking call goes through a queue of the driver's, it does so in pieces of this size, a multiple
-/// of [`CHUNK`].
+/// A blocking call goes through a driver's queue in pieces of this size, a multiple of [`CHUNK`].
 const QUEUED: usize = 16 << 20;
 
-/// How two places of a copy are related, which decides the ways that a copy between them has.
+/// How the two places of a copy are related, which decides how the copy can be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Between {
     /// One device.
@@ -137,16 +136,16 @@ fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
     (0..len).step_by(QUEUED).map(move |start| start..len.min(start + QUEUED))
 }
 
-/// Waits for a queue of the driver's. Flushes it first: otherwise its work might never begin.
+/// Waits for a driver's queue. Flushes it first: otherwise its work might never begin.
 fn finish(stream: &dyn StreamDriver) -> Result<(), BackendError> {
     stream.flush()?;
     stream.synchronize()
 }
 
-/// Does the work of a blocking call in a queue of the driver's, which leaves the call to the core; the error
-/// `unsupported` if it has no queues. The work waits for its own end, and leaves in the `Option` what the
-/// queue may use if it fails. It runs within one call of the driver, so that a close of the device waits for
-/// it.
+/// Does the work of a blocking call in a queue of a driver that leaves the call to the core; the error
+/// `unsupported` if it has no queues. The work waits for its own end, and on failure leaves in the `Option`
+/// what the queue may still use. It runs within one call into the driver, so that a close of the device waits
+/// for it.
 #[cold]
 fn by_stream(
     device: &OpenDevice,
@@ -166,7 +165,7 @@ fn by_stream(
     }
     // A driver reports a failure, and then says that all is done.
     let ended = (0..3).any(|_| finish(&*stream).is_ok());
-    // With this, the driver ends the work that uses the values.
+    // This makes the driver end the work that uses the values.
     drop_isolated(device.device(), stream);
     if !ended {
         // The device may still access it, and cannot report when it has finished.
@@ -236,11 +235,11 @@ pub(crate) fn fill(
     write_for(device, "fill", &destination.part(copied_to..destination.len()), &tail)
 }
 
-/// What a fill without the driver's help writes from the host. All between is copied.
+/// What a fill without the driver's help writes from the host. Everything between is copied.
 pub(crate) struct FillPlan {
     /// The bytes that the range begins with.
     pub(crate) first: Vec<u8>,
-    /// Those at its end that no copy within the device could be aligned for.
+    /// The bytes at its end for which no copy within the device could be aligned.
     pub(crate) tail: Vec<u8>,
 }
 
@@ -256,7 +255,7 @@ impl FillPlan {
     }
 }
 
-/// The copies that fill `len` bytes of which the first `done` are: each from the start to what comes next.
+/// The copies that fill `len` bytes if the first `done` are filled: each from the start to the next bytes.
 pub(crate) fn doublings(mut done: usize, len: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     std::iter::from_fn(move || {
         let next = done.min(len - done);

@@ -13,8 +13,8 @@ static SET_BY_THE_PROGRAM: RwLock<Option<Selection>> = RwLock::new(None);
 /// The devices that `auto` stands for: the list in the variable `DEVICE_DEFAULT`, or else the one that the
 /// program [has set](set_default_selection). `None` if there is neither; an empty variable counts as none.
 ///
-/// Nothing uses it unless a device string or a list says `auto`. In particular the [default
-/// device](crate::default_device) of a thread is another thing: cpu, until the program sets it.
+/// Nothing uses it unless a device string or a list says `auto`. In particular, the [default
+/// device](crate::default_device) of a thread is independent of it: cpu, until the program sets it.
 ///
 /// ```no_run
 /// // DEVICE_DEFAULT='*:gpu(free),cpu'
@@ -32,8 +32,8 @@ pub fn default_selection() -> Result<Option<Selection>, DeviceError> {
     Ok(SET_BY_THE_PROGRAM.read().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// Sets the devices that `auto` stands for where the variable `DEVICE_DEFAULT` is not set: a program does it
-/// with what its own configuration says.
+/// Sets the devices that `auto` stands for if the variable `DEVICE_DEFAULT` is not set: a program passes on
+/// what its own configuration says.
 ///
 /// ```
 /// use device_registry::{Device, Selection, device, set_default_selection};

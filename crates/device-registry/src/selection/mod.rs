@@ -18,7 +18,7 @@ use crate::error::{DeviceError, NoMatch, NoneAvailable};
 use crate::runtime::isolation::log_isolated;
 use crate::runtime::{listing, probe};
 
-/// A list of devices to choose from, such as `cuda,opencl:gpu,cpu`: the first that is available is taken.
+/// A list of devices to choose from, such as `cuda,opencl:gpu,cpu`: the first available one is chosen.
 ///
 /// ```text
 /// list      = part { "," part }
@@ -30,8 +30,8 @@ use crate::runtime::{listing, probe};
 /// exclusion = device | pattern
 /// ```
 ///
-/// `device` and `name` are those of [a device string](Device#device-strings). At least one part is an item,
-/// and at most 256 are exclusions. Spaces are invalid.
+/// `device` and `name` are as in [a device string](Device#device-strings). At least one part is an item, and
+/// at most 256 are exclusions. Spaces are invalid.
 ///
 /// | part | what it names |
 /// |---|---|
@@ -39,15 +39,17 @@ use crate::runtime::{listing, probe};
 /// | `cuda` | the current device of the backend |
 /// | `cuda:*` | each device of the backend, in its order |
 /// | `opencl:gpu` | each one that is a graphics processor; its [kind](crate::DeviceKind) is `Gpu` or `IntegratedGpu` |
-/// | `*:discrete_gpu` | the same of all backends, in the order of their names; here those with memory of their own |
+/// | `*:discrete_gpu` | the same for all backends, in the order of their names; here only GPUs with their own
+/// memory |
 /// | `*` | every device of every backend, `cpu` too |
-/// | `*:gpu(free)` | those with the most [free memory](Device::memory_info) first; a device that does not know it comes last. **It opens each of them**, and they stay open. |
-/// | `*:gpu(memory)` | those with the most memory first, by their properties |
+/// | `*:gpu(free)` | the devices with the most [free memory](Device::memory_info) first; a device that does
+/// not know it comes last. **It opens each of them**, and they stay open. |
+/// | `*:gpu(memory)` | the devices with the most memory first, by their properties |
 /// | `!wgpu`, `!*:cpu`, `!cuda:0` | excluded, wherever the part stands in the list: the backend, which is not loaded; devices of the kind; this device |
 /// | `auto` | the devices of the [default selection](crate::default_selection) |
 ///
-/// A list is the only thing that lets the registry take one device or another, and it takes none that the
-/// list does not name. Backends are loaded as the list is read, and those after the chosen device are not.
+/// Only with a list does the registry choose between devices, and only among the devices that the list names.
+/// Backends are loaded as the list is read, up to the chosen device.
 ///
 /// ```
 /// use device_registry::{Device, Selection};
@@ -116,7 +118,7 @@ pub fn first_available(list: &str) -> Result<Chosen, DeviceError> {
 }
 
 /// The device that `choice` returns, from all available devices of a [list](Selection), in its order: `*` for
-/// those of all backends.
+/// the devices of all backends.
 ///
 /// It loads every backend that the list names. It opens no device, unless the list has the order `(free)`, or
 /// `choice` does.
@@ -178,10 +180,10 @@ impl Selection {
 
     /// The first device of the list that is available, and what was passed over for it.
     ///
-    /// It passes over a device whose backend is not linked, is disabled or fails to load, and one that does
-    /// not exist, is excluded, absent or lost. The result and the log (level *info*) have the cause of each.
-    /// It does not load the backends after the first available device, and opens nothing, except for the
-    /// order `(free)`.
+    /// It passes over a device whose backend is not linked, is disabled or fails to load, and a device that
+    /// does not exist, is excluded, absent or lost. The result and the log (level *info*) have the cause for
+    /// each. It does not load the backends after the first available device, and opens nothing, except for
+    /// the order `(free)`.
     ///
     /// # Errors
     ///
@@ -333,7 +335,7 @@ impl Search {
                 visit(self, device)?;
             }
         }
-        // Else what was passed over says why no device is used.
+        // Otherwise the devices passed over say why none is used.
         if !matches && (!others.is_empty() || self.passed_over.len() == before) {
             let cause = NoMatch { pattern: item.text.clone(), others };
             self.pass_over(&item.text, DeviceError::NoMatch(Arc::new(cause)));
@@ -494,7 +496,7 @@ mod tests {
             none.to_string(),
             "none of these devices can be used:\n  has_kinds:gpu(free): `has_kinds` is excluded by `!has_kinds:*`"
         );
-        // What matches and is excluded is no device that does not match.
+        // A device that matches and is excluded is not reported as one that does not match.
         let none = refused("has_kinds:integrated_gpu,!has_kinds:1");
         assert_eq!(none.causes().len(), 1, "{none}");
     }

@@ -296,7 +296,7 @@ fn memory_in_use_is_that_of_the_statistics() {
 #[test]
 fn an_allocation_that_fails_has_a_record() {
     let records = records_of("full", || {
-        // As much as no machine has.
+        // More than any machine has.
         assert!(cpu().allocate(1 << 60).is_err());
     });
     let failed = |record: &Record| matches!(record.activity, Activity::AllocationFailed { bytes, .. } if bytes == 1 << 60);
@@ -364,7 +364,7 @@ fn an_observer_that_panics_ends_and_harms_no_other() {
     assert!(named("after the panic") >= 2);
 }
 
-/// Runs this test in a process of its own, which a panic during another one would end.
+/// Runs this test in its own process, which a panic during another one would end.
 #[test]
 fn an_observer_that_panics_again_in_its_drop_does_not_end_the_process() {
     const VARIABLE: &str = "HAS_AN_OBSERVER_THAT_PANICS_TWICE";
@@ -466,7 +466,7 @@ fn the_end_of_an_observation_hands_over_what_was_recorded_before_and_nothing_aft
     assert!(flushed.load(Ordering::SeqCst));
 }
 
-/// Runs this test in a process of its own, which exits with an observation under way.
+/// Runs this test in its own process, which exits with an observation under way.
 #[test]
 fn the_end_of_the_process_hands_over_the_last_records() {
     const VARIABLE: &str = "ENDS_WITH_AN_OBSERVATION";

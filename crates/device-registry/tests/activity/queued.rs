@@ -31,8 +31,8 @@ impl Observer for OfDevice {
     }
 }
 
-/// What became of each piece of work, in the order in which they were enqueued: the clock and the time of its
-/// beginning, and those of its end.
+/// What became of each piece of work, in the order of enqueuing: the clock and the time of its beginning and
+/// of its end.
 type Steps = Vec<(Option<(Clock, Instant)>, Option<(Clock, Instant, Outcome)>)>;
 
 /// Runs with an observer of the device. Returns the steps of its work, and all records.

@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// How long a test waits for what must not happen.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Runs a call on a thread of its own, since a test must not hang with it.
+/// Runs a call on its own thread, since a test must not hang with it.
 fn begin<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, outcome) = mpsc::channel();
     thread::spawn(move || sender.send(call()));

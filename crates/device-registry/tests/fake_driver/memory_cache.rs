@@ -122,8 +122,8 @@ fn a_full_device_empties_its_cache_before_it_fails() {
     let blocks: Vec<_> = (0..6).map(|_| device.allocate(10 * MIB).unwrap()).collect();
     drop(blocks);
     assert_eq!(statistics(device).cached, 60 << 20);
-    // The cache makes room before it asks the driver, but for a block of 10 MiB, with which the device is too
-    // full.
+    // The cache makes room before it calls the driver, except for a block of 10 MiB, with which the device is
+    // too full.
     let large = device.allocate(56 * MIB).unwrap();
     assert_eq!(control.calls(), (7, 6));
     let now = statistics(device);

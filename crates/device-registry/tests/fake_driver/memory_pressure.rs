@@ -14,7 +14,7 @@ const KIB: usize = 1 << 10;
 /// How much memory a device has: less than the block that its length is rounded up to.
 const CAPACITY: usize = (4 << 20) - 512;
 
-/// The length of most buffers, of which five fit, and of an allocation for which the device then has no room.
+/// The length of most buffers, five of which fit, and of an allocation for which the device then has no room.
 const PIECE: usize = 768 * KIB;
 const LARGE: usize = 2 << 20;
 

@@ -13,6 +13,6 @@ pub(super) fn flush_at_exit() {
 }
 
 extern "C" fn flush() {
-    // A panic must not leave a function that C calls. There is no place to report it any more.
+    // A panic must not leave a function that C calls, and nothing can report it any more.
     let _ = catch_unwind(|| HUB.current().flush(Duration::from_secs(5)));
 }

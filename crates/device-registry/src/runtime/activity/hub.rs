@@ -1,5 +1,5 @@
-//! How records reach observers: a collector takes the records of all threads and puts them into the mailbox
-//! of each observer, which a thread of its own empties. So an observer that is slow, blocks or panics harms
+//! How records reach observers: a collector takes the records of all threads and puts them into each
+//! observer's mailbox, which a separate thread empties. So an observer that is slow, blocks or panics harms
 //! neither the program's work nor other observers.
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// How long the end of an observation waits for the observer.
 const LAST_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether there may be an observer. A child of `fork` finds the value of its parent.
+/// Whether there may be an observer. A child of `fork` finds its parent's value.
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether an observer wants device times.
@@ -47,7 +47,7 @@ pub(crate) fn wants_device_times() -> bool {
     is_on() && DEVICE_TIMES.load(Ordering::Relaxed)
 }
 
-// Not the locks of `crate::sync`: no model has an observer. No code of an observer runs under them.
+// These are not the locks of `crate::sync`, as no model has an observer. No observer's code runs under them.
 
 /// The observers of one process, and the records that are on their way to them.
 pub(super) struct Hub {
@@ -57,7 +57,7 @@ pub(super) struct Hub {
     begun: AtomicU64,
     seats: Mutex<Vec<Arc<Seat>>>,
     rings: Mutex<Vec<Arc<Ring>>>,
-    /// Held while records go from the rings to the mailboxes, so that those of a thread stay in order.
+    /// Held while records go from the rings to the mailboxes, so that a thread's records stay in order.
     collecting: Mutex<()>,
     /// The thread that collects, while there are observers.
     collector: Mutex<Option<thread::Thread>>,
@@ -101,7 +101,7 @@ impl Hub {
 
     /// Begins an observation.
     pub(super) fn begin(&'static self, name: &str, observer: Box<dyn Observer>) -> io::Result<Arc<Seat>> {
-        // No name of a thread can have it.
+        // No thread's name can contain it.
         let name = name.replace('\0', "");
         let wants_device_times = match isolate(|| observer.wants_device_times()) {
             Ok(wants) => wants,
@@ -163,7 +163,7 @@ impl Hub {
         let seats = lock(&self.seats).clone();
         let rings = lock(&self.rings).clone();
         for ring in rings {
-            // Before its records are taken: none come after its end.
+            // Checked before its records are taken: none come after its end.
             let has_ended = ring.has_ended();
             let batch = ring.take();
             if batch.records.len() as u64 + batch.lost > 0 {
@@ -184,7 +184,7 @@ impl Hub {
         }
         self.collect();
         let seats = lock(&self.seats).clone();
-        // All of them first, so that they write at the same time.
+        // Starts all of them first, so that they write at the same time.
         let flushes: Vec<_> = seats.iter().map(|seat| seat.post_flush()).collect();
         seats.iter().zip(flushes).all(|(seat, flush)| {
             let left = deadline.map_or(timeout, |at| at.saturating_duration_since(Instant::now()));
@@ -300,7 +300,7 @@ impl Seat {
     fn next(&self) -> Option<Message> {
         let mut mailbox = lock(&self.mailbox);
         loop {
-            // The records that were lost came after those that wait.
+            // The lost records came after the waiting ones.
             let has_batch = mailbox.records > 0;
             if !has_batch && let Some((thread, lost)) = mailbox.lost.pop() {
                 return Some(Message::Batch(Batch { thread, records: Vec::new(), lost }));
@@ -321,7 +321,7 @@ impl Seat {
     /// What the observer's thread does.
     fn run(self: Arc<Self>, hub: &Hub, observer: Box<dyn Observer>) {
         OBSERVES.with(|observes| observes.set(true));
-        // It may not use devices, as its work would be observed.
+        // The observer may not use devices, as its work would be observed.
         let observes = || {
             device_use::forbid(|| {
                 while let Some(message) = self.next() {
@@ -357,7 +357,7 @@ impl Seat {
         self.changed.notify_all();
     }
 
-    /// Returns whether it is so within the time.
+    /// Returns whether that happens within the time.
     fn wait_until(&self, timeout: Duration, is_so: impl Fn(&Mailbox) -> bool) -> bool {
         let mailbox = lock(&self.mailbox);
         let waited = self.changed.wait_timeout_while(mailbox, timeout, |mailbox| !is_so(mailbox));
@@ -365,7 +365,7 @@ impl Seat {
     }
 }
 
-/// Not while a panic of the observer unwinds: another one of its `drop` would end the process.
+/// Not dropped while a panic of the observer unwinds: a second panic in its `drop` would end the process.
 fn drop_observer(name: &str, observer: Box<dyn Observer>) {
     if let Err(panic) = isolate(|| device_use::forbid(|| drop(observer))) {
         log_isolated(|| log::error!("the observer `{name}` panicked in its drop: {}", panic.message()));
@@ -390,7 +390,7 @@ mod tests {
         seat.post(batch());
         assert_eq!([(); 1000].map(|()| seat.post_flush()), [2; 1000]);
         assert_eq!(lock(&seat.mailbox).messages.len(), 3);
-        // One that an observer has begun may miss what was recorded meanwhile.
+        // A flush that an observer has already begun may miss what was recorded meanwhile.
         while seat.next().is_some_and(|message| matches!(message, Message::Flush)) {}
         seat.next();
         assert_eq!(seat.post_flush(), 3);

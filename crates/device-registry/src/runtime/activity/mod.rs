@@ -1,4 +1,4 @@
-//! What devices do, as records for observers. Without an observer, a call reads one atomic value.
+//! Records of what devices do, for observers. Without an observer, a call only reads one atomic value.
 
 mod exit;
 mod hub;
@@ -53,7 +53,7 @@ pub(crate) fn next_id() -> Option<Id> {
 
 /// A number for a stream, with or without an observer.
 pub(crate) fn stream_id() -> Id {
-    /// Below all others, which have the number of a thread in their upper bits.
+    /// These numbers are below all others, which have a thread's number in their upper bits.
     static NEXT: AtomicU64 = AtomicU64::new(1);
 
     Id::new(NEXT.fetch_add(1, Ordering::Relaxed)).expect("no process creates so many streams")

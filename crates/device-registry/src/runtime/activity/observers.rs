@@ -1,4 +1,4 @@
-//! Observers, those that are linked and those that a program begins in code.
+//! Observers, both linked ones and ones that a program starts in code.
 
 use std::fmt;
 use std::io;
@@ -15,8 +15,8 @@ use crate::runtime::isolation::log_isolated;
 
 /// Gets records of what devices and the threads that use them do.
 ///
-/// The functions run on a thread of the observer's own, some milliseconds after the records were made, and
-/// never two at the same time. They may block: records that come meanwhile wait, up to 262,144 of them, and
+/// The functions run on the observer's own thread, some milliseconds after the records were made, and never
+/// two at the same time. They may block: records that come meanwhile wait, up to 262,144 of them, and
 /// more are [lost](Batch::lost). They may not use devices: such a call returns
 /// [`DeviceError::InHostCall`](crate::DeviceError::InHostCall), as in a logger. A panic ends the observation,
 /// with a line in the log.
@@ -25,12 +25,12 @@ pub trait Observer: Send + Sync {
     fn observe(&self, batch: &Batch);
 
     /// Writes what it has kept, if anything. It is called by [`flush`](super::flush), at the end of the
-    /// observation, and at the end of the process where that runs the functions of `atexit`.
+    /// observation, and at the end of the process if that runs the functions of `atexit`.
     fn flush(&self) {}
 
     /// Whether to measure with the device's clock when work in queues of a driver begins and ends, where its
-    /// events have timestamps. That is two events more for each piece of work, and the first work waits for
-    /// the device, to compare the clocks. By default it is not measured.
+    /// events have timestamps. That costs two more events for each piece of work, and the first work waits
+    /// for the device, to compare the clocks. By default it is not measured.
     fn wants_device_times(&self) -> bool {
         false
     }
@@ -62,7 +62,7 @@ entry_points::group! {
     pub static OBSERVERS: [ObserverDescriptor];
 
     /// The group `device.observers`: the observers that are linked into the program. They begin when the
-    /// program first uses a backend or enters a [span](super::span), and go on until its end. Variables with
+    /// program first uses a backend or enters a [span](super::span), and run until its end. Variables with
     /// the prefix `DEVICE_OBSERVERS` switch them on and off: see [`Switches`](crate::registry::Switches).
     pub fn observers() -> Group<dyn Observer> {
         entry_points::Group::new("device.observers")
@@ -83,16 +83,15 @@ impl fmt::Debug for Observation {
 }
 
 impl Observation {
-    /// Whether the observer still gets records: it has not panicked, and this process has begun the
-    /// observation and is no child of it.
+    /// Whether the observer still gets records: it has not panicked, and this process began the observation
+    /// and is not a child of the one that did.
     #[must_use]
     pub fn is_active(&self) -> bool {
         HUB.current().has(&self.0)
     }
 }
 
-/// The drop hands over the records that were made before, for which it waits at most a second, and ends the
-/// observation.
+/// Dropping it hands over the earlier records, waits at most a second for that, and ends the observation.
 impl Drop for Observation {
     fn drop(&mut self) {
         HUB.current().end(&self.0);
@@ -136,7 +135,7 @@ pub fn observe(name: &str, observer: impl Observer + 'static) -> io::Result<Obse
 /// Hands over the records that were made before this call, and calls [`Observer::flush`]. Blocks until all
 /// observers have returned, at most for `timeout`. Returns whether they have.
 ///
-/// An observer that calls it gets `false`.
+/// If an observer calls it, it returns `false`.
 pub fn flush(timeout: Duration) -> bool {
     HUB.current().flush(timeout)
 }
@@ -160,7 +159,7 @@ fn load_linked() {
                 Ok(observer) => {
                     HUB.current().begin(entry.name(), Box::new(observer)).map_err(|e| e.to_string())
                 }
-                // It is not switched on.
+                // The observer is not switched on.
                 Err(_) if matches!(entry.state(), State::Unavailable { .. }) => continue,
                 Err(error) => Err(error.to_string()),
             };

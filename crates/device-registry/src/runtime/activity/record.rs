@@ -1,4 +1,4 @@
-//! What observers get: records of a fixed size, which own nothing.
+//! The records that observers get, of a fixed size and without owned values.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::backend::Priority;
 use crate::device::Device;
 
-/// What one thread of the program did, in the order in which it did it.
+/// What one thread of the program did, in order.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Batch {
@@ -38,8 +38,7 @@ pub struct Thread {
 pub struct Record {
     /// When it happened. The [`Clock`] of the activity says how exact that is.
     pub time: Instant,
-    /// The device, with its index; without one for what a backend did. `None` for what the program did
-    /// itself.
+    /// The device, with its index, or without one if a backend did it. `None` if the program did it itself.
     pub device: Option<Device>,
     /// The stream of the device, if it happened in one.
     pub stream: Option<Id>,
@@ -49,8 +48,8 @@ pub struct Record {
     pub activity: Activity,
 }
 
-/// The number of a piece of work, an allocation, a stream or a span. No two of a process have the
-/// same number.
+/// The number of a piece of work, an allocation, a stream or a span. No two in a process have the same
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(NonZeroU64);
 
@@ -103,7 +102,7 @@ pub enum Activity {
     Lost,
     /// The device was reset.
     Reset,
-    /// A stream was created: that of the record.
+    /// The record's stream was created.
     #[non_exhaustive]
     StreamCreated {
         /// Its priority.
@@ -155,8 +154,8 @@ pub enum Activity {
         /// What it is.
         what: Work,
     },
-    /// The device, or the stream's thread, has begun a piece of work. There is no such record of work in a
-    /// queue of the driver without [device times](super::Observer::wants_device_times).
+    /// The device, or the stream's thread, has begun a piece of work. Work in a driver's queue has no such
+    /// record without [device times](super::Observer::wants_device_times).
     #[non_exhaustive]
     Begun {
         /// The number of the piece.
@@ -284,8 +283,7 @@ impl Work {
     }
 }
 
-/// Its name: that of the kernel for a launch, and `write`, `read`, `copy`, `fill` or a few words for the
-/// others.
+/// Its name: the kernel's for a launch, and `write`, `read`, `copy`, `fill` or a few words for the others.
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -332,7 +330,7 @@ pub struct Place {
     pub device: Device,
     /// The allocation; `None` if it is older than the observation.
     pub allocation: Option<Id>,
-    /// How many bytes of the memory, which may contain other allocations, come before.
+    /// The number of bytes before them in the memory, which may contain other allocations.
     pub offset: usize,
 }
 
@@ -342,8 +340,7 @@ pub struct Place {
 pub struct MemoryInUse {
     /// The number of bytes that are allocated.
     pub allocated: u64,
-    /// The number of bytes that the device holds for the program, with those that are kept for later
-    /// allocations.
+    /// The number of bytes that the device holds for the program, including bytes kept for later allocations.
     pub reserved: u64,
 }
 
@@ -351,12 +348,11 @@ pub struct MemoryInUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {
-    /// The clock of the host, when it happened.
+    /// The host's clock, when it happened.
     Host,
-    /// The clock of the host, when the core noticed that it had happened: work in a queue of the driver ends
-    /// earlier, by any time.
+    /// The host's clock, when the core noticed it: work in a driver's queue may have ended any time before.
     Noticed,
-    /// The clock of the device, converted to that of the host.
+    /// The device's clock, converted to the host's.
     #[non_exhaustive]
     Device {
         /// By how much the conversion may be wrong.
@@ -368,8 +364,8 @@ pub enum Clock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is done, as far as the core knows: a queue of the driver reports failures later, if at all, as
-    /// those of the stream.
+    /// It is done, as far as the core knows: a driver's queue reports failures later, if at all, as failures
+    /// of the stream.
     Done,
     /// It failed, or was refused.
     Failed,

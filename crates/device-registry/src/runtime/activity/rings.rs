@@ -1,8 +1,8 @@
 //! The records that a thread has made and that no observer has got yet.
 //!
-//! Each thread has two lists of its own. It adds to one of them, and the collector takes the records of one
-//! after the other. So a thread always finds a list that it can lock, and never waits: neither for the
-//! collector nor for another thread.
+//! Each thread has its own two lists. It adds to one of them, and the collector empties one after the other.
+//! So a thread always finds a list that it can lock, and never waits, neither for the collector nor for
+//! another thread.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ const CAPACITY: usize = 8192;
 /// The collector is woken when a list has this many.
 const WAKE_AT: usize = CAPACITY / 2;
 
-// Not the locks of `crate::sync`: no model has an observer. A panic under one leaves a whole list.
+// These are not the locks of `crate::sync`, as no model has an observer. A panic under one leaves a valid
+// list.
 
 /// The two lists of a thread.
 pub(super) struct Ring {
@@ -41,7 +42,7 @@ struct List {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
     Kept,
-    /// It is the one at which the collector is to be woken.
+    /// It was added, and the collector is to be woken.
     WakesCollector,
     Lost,
 }
@@ -49,7 +50,7 @@ pub(super) enum Added {
 impl Ring {
     /// The lists of this thread.
     fn of_this_thread() -> Self {
-        /// A number that is free; that of a thread is not given out again.
+        /// The next free number; a thread's number is not used again.
         static NEXT: AtomicU64 = AtomicU64::new(1);
 
         let name = thread::current().name().map(Box::from);
@@ -65,7 +66,7 @@ impl Ring {
 
     /// Adds a record to one of the lists, this one first. The thread that owns the ring calls it.
     fn add(&self, first: &mut usize, record: Record) -> Added {
-        // The collector has one of the lists at a time. It may go on to the other between two attempts.
+        // The collector has one of the lists at a time. It may move to the other between two attempts.
         for _ in 0..4 {
             match self.lists[*first].try_lock() {
                 Ok(mut list) => return list.add(record),
@@ -79,8 +80,8 @@ impl Ring {
 
     /// Takes what the thread has added, in its order. One thread at a time may call it.
     ///
-    /// The thread goes on with the other list only while one is locked here, and is empty. So of two lists
-    /// that are taken one after the other, the second has the newer records.
+    /// The thread changes to the other list only while this one is locked here, and empty. So the second list
+    /// that is taken has the newer records.
     pub(super) fn take(&self) -> Batch {
         let lost = self.missed.swap(0, Ordering::Relaxed);
         let mut batch = Batch { thread: Arc::clone(&self.thread), records: Vec::new(), lost };
@@ -120,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread has of its own.
+/// A thread's own state.
 struct Own {
     ring: Arc<Ring>,
     /// The list that it adds to.
@@ -141,7 +142,7 @@ thread_local! {
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
-/// Runs code with what this thread has of its own; `None` while the thread ends. `register` gets the lists of
+/// Runs code with this thread's own state; `None` while the thread ends. `register` gets the lists of
 /// a thread that makes its first record.
 fn with_own<T>(register: impl FnOnce(&Arc<Ring>), run: impl FnOnce(&mut Own) -> T) -> Option<T> {
     let with = |own: &RefCell<Option<Own>>| {
@@ -170,8 +171,8 @@ pub(super) fn add(register: impl FnOnce(&Arc<Ring>), make: impl FnOnce(Option<Id
     with_own(register, add).unwrap_or(Added::Lost)
 }
 
-/// A number that nothing else of the process has: that of the thread, and a count of its own. A thread that
-/// is ending gets none.
+/// A number that is unique in the process, made of the thread's number and its own count. A thread that is
+/// ending gets none.
 pub(super) fn next_id(register: impl FnOnce(&Arc<Ring>)) -> Option<Id> {
     let next = |own: &mut Own| {
         own.numbers += 1;

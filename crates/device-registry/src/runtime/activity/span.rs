@@ -7,8 +7,8 @@ use crate::runtime::activity;
 use crate::runtime::activity::record::{Activity, Id, Name};
 
 /// Names what this thread does until the returned guard is dropped: `epoch 3`. Records of this thread carry
-/// the innermost span, and queued work that of the thread that enqueued it. Without an observer the call does
-/// nothing.
+/// the innermost span, and queued work the span of the thread that enqueued it. Without an observer the call
+/// does nothing.
 ///
 /// ```
 /// use device_registry::{activity, device};

@@ -1,15 +1,15 @@
-//! Memory that was freed, kept for later allocations.
+//! Freed memory that is kept for later allocations.
 //!
-//! What a driver allocates is a *segment*, and what an allocation gets is a *block* of one: the whole
-//! segment, or a part of it where the device can [divide](MemoryReuse::Divided) memory. Free blocks of a
-//! segment that touch become one again.
+//! A driver allocates a *segment*, and an allocation gets a *block* of one: the whole segment, or a part of
+//! it where the device can [divide](MemoryReuse::Divided) memory. Adjacent free blocks of a segment are
+//! merged.
 //!
 //! The core frees memory only when no work uses it any more. So a free block can be given out at once, to any
 //! stream and to any thread, and no event has to be waited for. A block that was allocated for a stream is
 //! *promised* when only queued work of that stream uses it: later work of the stream may have it.
 //!
 //! How much is kept follows the program's peak: a device holds at most an eighth more than was ever in use at
-//! once, unless small blocks in use keep segments from going. Of the host it holds as much again.
+//! once, unless small blocks in use keep segments alive. For host memory it holds as much again.
 
 mod promised;
 mod segment;
@@ -38,7 +38,7 @@ const PARKED: usize = 8;
 /// The freed memory of one device. `M` is a handle of the driver's memory.
 pub(crate) struct MemoryCache<M> {
     sizes: Sizes,
-    /// Whether other code holds a segment's memory, which is then not given out again.
+    /// Whether other code holds a segment's memory, which is then not reused.
     is_held: fn(&mut M) -> bool,
     state: Mutex<State<M>>,
     /// `State::reserved`, for calls that do not take the lock.
@@ -46,20 +46,20 @@ pub(crate) struct MemoryCache<M> {
 }
 
 struct State<M> {
-    /// By index. A gap is used again.
+    /// By index. A gap is reused.
     segments: Vec<Option<Segment<M>>>,
     gaps: Vec<usize>,
     free: BTreeSet<Free>,
     /// The whole segments that were freed last, the newest one last: most requests are of their sizes, and
     /// need no list. Their segments count as in use until they are in the lists.
     parked: Vec<Block>,
-    /// Those of streams that have any.
+    /// Only the streams that have any.
     promised: Vec<Promised>,
     /// The segments without a block in use, by the number of the free that made them so.
     idle: BTreeMap<u64, usize>,
     frees: u64,
     /// Bytes of segments, of blocks that are in use or promised, and the largest values of both. The first
-    /// changes under the lock alone.
+    /// changes only under the lock.
     reserved: Arc<AtomicU64>,
     in_use: u64,
     peak_reserved: u64,
@@ -86,8 +86,8 @@ pub(crate) struct Counters {
     pub(crate) retries: u64,
 }
 
-// Each function that takes segments out returns their memory: its `drop` is the driver's code, which no lock
-// may be held for.
+// Each function that takes segments out returns their memory: its `drop` is the driver's code, during which
+// no lock may be held.
 
 impl<M: Clone> MemoryCache<M> {
     /// A cache for the device, if its memory may be used again.
@@ -118,7 +118,7 @@ impl<M: Clone> MemoryCache<M> {
     /// How long the segment is that the driver allocates for a block of this size.
     pub(crate) fn segment_size(&self, size: usize) -> usize {
         let segment = self.sizes.segment(size);
-        // Not more than is kept: with a limit of 0, each block is a segment.
+        // At most what may be kept: with a limit of 0, each block is a segment.
         if segment as u64 <= lock(&self.state).limit { segment } else { size }
     }
 
@@ -142,7 +142,7 @@ impl<M: Clone> MemoryCache<M> {
     /// Takes a promised block of the stream, of this size or a little more. Returns also the number of the
     /// stream's work below which all uses it.
     pub(crate) fn take_promised(&self, size: usize, progress: &Arc<Progress>) -> Option<(M, Block, u64)> {
-        // Not more than that where memory is divided: a promised block is not.
+        // At most that where memory is divided, as a promised block cannot be.
         let longest = self.sizes.longest_fit(size).min(size.saturating_add(size / 8));
         let mut state = lock(&self.state);
         let (block, number) = state.promised_of(progress)?.take(size..=longest)?;
@@ -180,7 +180,8 @@ impl<M: Clone> MemoryCache<M> {
     pub(crate) fn put_promised(&self, block: Block, order: &StreamOrder) -> Vec<M> {
         let (progress, free_at) = (order.progress(), order.free_at());
         let mut state = lock(&self.state);
-        // Under the lock: a thread that advances the progress takes the lock after that, and finds the block.
+        // Checked under the lock: a thread that advances the progress takes the lock after that, and finds
+        // the block.
         if progress.is_done(free_at) {
             return state.put(self, block);
         }
@@ -308,7 +309,7 @@ impl<M: Clone> State<M> {
             self.park(&cache.sizes, block);
             return Vec::new();
         }
-        // Those that were freed before come first.
+        // Blocks that were freed earlier come first.
         self.unpark(&cache.sizes);
         if self.segment(block.segment).is_last(block.size) && (is_held || closed || segment_size > limit) {
             self.take_from_segment(block);
@@ -340,7 +341,7 @@ impl<M: Clone> State<M> {
 
     /// Adds the parked blocks to the lists, the oldest first.
     fn unpark(&mut self, sizes: &Sizes) {
-        // It stays allocated.
+        // The block stays allocated.
         let mut parked = std::mem::take(&mut self.parked);
         parked.drain(..).for_each(|block| self.list(sizes, block));
         self.parked = parked;

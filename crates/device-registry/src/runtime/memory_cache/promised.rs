@@ -1,4 +1,4 @@
-//! Blocks that nothing but the queued work of one stream uses.
+//! Blocks that only the queued work of one stream uses.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::backend::{Block, Progress};
 
-/// The blocks of one stream: its later work may have them at once, and anything else when the work is done.
+/// The blocks of one stream: its later work may have them at once, and other users when the work is done.
 pub(super) struct Promised {
     progress: Arc<Progress>,
-    /// By size, and of one size the one that is free first.
+    /// Sorted by size, and within a size by when they are free.
     by_size: BTreeSet<(usize, u64, Block)>,
     by_number: BTreeSet<(u64, Block)>,
 }

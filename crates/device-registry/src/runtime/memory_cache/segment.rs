@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::runtime::memory_cache::sizes::Pool;
 
-/// A free block. The order is that in which blocks are taken: of those that fit, the shortest. Then, of whole
-/// segments, the one that was freed last; of parts, the first one, so that the last segments become free.
+/// A free block. Blocks are taken in this order: the shortest that fits; of equal ones, the whole segment
+/// that was freed last, or the first part, so that the last segments become free.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Free {
     pub(super) pool: Pool,
@@ -31,7 +31,7 @@ pub(super) struct Segment<M> {
 }
 
 impl<M> Segment<M> {
-    /// A segment that has no block yet.
+    /// A segment without blocks.
     pub(super) fn new(memory: M, size: usize, pool: Pool) -> Self {
         Self { memory, size, pool, whole: None, parts: BTreeMap::new(), in_use: 0, idle_since: None }
     }

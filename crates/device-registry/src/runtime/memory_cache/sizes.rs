@@ -8,17 +8,17 @@ use crate::runtime::switch;
 const STEP: usize = 512;
 
 /// In memory that can be divided, blocks below this size share segments of [`SHARED`] bytes. Larger ones have
-/// segments of their own, which are divided only if at least this much remains.
+/// their own segments, which are divided only if at least this much remains.
 const LARGE: usize = 1 << 20;
 
 /// The size of a segment for small blocks.
 const SHARED: usize = 2 << 20;
 
-/// The most bytes that are kept of a device that allocates from the host: what no other process has then.
-/// Such a device reports no lack of memory for which the core would empty the cache.
+/// The most bytes that are kept on a device that allocates from the host, since other processes cannot use
+/// them. Such a device never reports a lack of memory that would make the core empty the cache.
 const MOST_OF_HOST: u64 = 256 << 20;
 
-/// Which blocks share segments: a small block in a large segment would keep all of it from being used again.
+/// Which blocks share segments: a small block in a large segment would keep all of it from being reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pool {
     Small,
@@ -81,7 +81,7 @@ impl Sizes {
     /// more than the peak.
     pub(super) fn spare(&self) -> u32 {
         match self.reuse {
-            // Sizes that come in turns stay, as `MOST_OF_HOST` bounds what is kept.
+            // Sizes that alternate stay, as `MOST_OF_HOST` bounds what is kept.
             MemoryReuse::Large { .. } => 0,
             _ => 3,
         }

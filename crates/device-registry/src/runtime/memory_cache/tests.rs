@@ -1,4 +1,4 @@
-//! The bookkeeping by itself: examples, and random programs beside a plain allocator.
+//! The bookkeeping alone: examples, and random programs beside a plain allocator.
 
 use super::*;
 use crate::backend::MemoryReuse;

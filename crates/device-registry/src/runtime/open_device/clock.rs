@@ -1,4 +1,4 @@
-//! The device's clock beside that of the host, for observers that want the times of queued work.
+//! Converts the device's clock to the host's, for observers that want the times of queued work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -40,7 +40,7 @@ impl OpenDevice {
         }
     }
 
-    /// Aligns the clocks again, if that was done long ago. The caller has just waited for the device.
+    /// Aligns the clocks again, if the last time was long ago. The caller has just waited for the device.
     #[cold]
     pub(crate) fn align_clocks_again(&'static self) {
         let is_old = |known: &Arc<Alignment>| known.host.elapsed() > ALIGNED_FOR;
@@ -56,7 +56,7 @@ impl OpenDevice {
         // Without an alignment, observers get the times of the host.
         if let Ok(best) = self.call("align clocks", |driver| self.align(driver)) {
             let before = lock(&self.alignment).replace(best);
-            // Not under the lock: it is the driver's event.
+            // Dropped without the lock, as it is the driver's event.
             drop(before);
         }
     }

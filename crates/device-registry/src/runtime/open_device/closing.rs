@@ -50,7 +50,7 @@ impl OpenDevice {
             return;
         }
         self.record(Activity::Lost);
-        // Nothing may come of the work that threads wait for: a driver may never finish reads that it has
+        // The work that threads wait for may never end: a driver may never finish reads that it has
         // accepted, and a stream's thread may hang in a call. The log comes last, since a slow logger would
         // delay those threads.
         let lost = DeviceError::Call { device: self.device, call: "read", error: error.clone() };
@@ -58,7 +58,7 @@ impl OpenDevice {
         self.queues().iter().for_each(|queue| queue.wake_waiting_threads());
         let awaited = std::mem::take(&mut *lock(&self.awaited));
         awaited.iter().filter_map(Weak::upgrade).for_each(|event| event.device_ended(&lost));
-        // After the threads were woken: this is the driver's own code, and may hang.
+        // Only after the threads were woken, as this is the driver's own code, and may hang.
         self.end_own_streams();
         self.release_closed();
         self.close_cache();
@@ -121,13 +121,13 @@ impl OpenDevice {
         }
         let queues = self.queues();
         queues.iter().for_each(|queue| queue.settle_closed());
-        // Before this line, the drop of a queue could free memory that its work still uses.
+        // Earlier, the drop of a queue could free memory that its work still uses.
         self.settled.store(true, Ordering::Release);
         let mut late: Vec<_> = queues.iter().filter_map(|queue| queue.take_failure().err()).collect();
         self.release_closed();
         // The last handles of dropped streams: the driver's queues are dropped before its close.
         drop(queues);
-        // A separate statement, to release this lock: a stream that ends takes it while it holds its own.
+        // A separate statement, to release this lock: a stream that ends takes it while holding its own.
         let unreported = std::mem::take(&mut *lock(&self.unreported));
         late.extend(unreported);
         self.close_cache();
@@ -157,7 +157,7 @@ impl OpenDevice {
                 "another thread has already reset the device, or is resetting it",
             ));
         }
-        // A kernel that is still under way has a reference of its own.
+        // A kernel that is still under way has its own reference.
         self.drop_when_allowed(self.values.end());
         let outcome = isolated(self.device, "reset", || self.driver.reset());
         self.leaving.store(outcome.is_ok(), Ordering::Release);
@@ -169,8 +169,8 @@ impl OpenDevice {
         outcome
     }
 
-    /// Ends the device's own streams: the default stream, of which a program may have handles, and those for
-    /// blocking calls.
+    /// Ends the device's own streams: the default stream, to which a program may have handles, and the
+    /// streams for blocking calls.
     pub(super) fn end_own_streams(&self) {
         let stream = lock(&self.default_stream).take();
         // A separate statement, to release the lock: their drop calls the driver.

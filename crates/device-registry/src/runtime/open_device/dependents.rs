@@ -1,4 +1,4 @@
-//! What an open device asks of the work that uses it: queues, reads and events, which all know the device.
+//! What an open device requires of the queues, reads and events that use it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) trait Awaited: Send + Sync {
 
 /// The queue of a stream.
 pub(crate) trait StreamQueue: Send + Sync {
-    /// How far the driver's queue is; `None` if the driver has no queues.
+    /// How far the driver's queue has got; `None` if the driver has no queues.
     fn progress(&self) -> Option<&Arc<Progress>>;
 
     /// Waits for all work that was accepted before. Keeps a failure for a later report.
@@ -25,7 +25,7 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// Like [`settle`](Self::settle), until the deadline.
     fn settle_until(&self, deadline: &Deadline) -> Result<(), DeviceError>;
 
-    /// Waits for the driver's queue alone, and releases the values of its work. It does not wait for the
+    /// Waits only for the driver's queue, and releases the values of its work. It does not wait for the
     /// stream's thread. Keeps a failure for a later report.
     ///
     /// If the driver has no queues, waits for the thread's work up to the first piece that may not end by
@@ -45,7 +45,7 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// Releases the values of all finished work in a driver's queue. Does not wait. Returns whether it has
     /// released any.
     ///
-    /// It queries the driver where events are not enough, which may cost a command.
+    /// Queries the driver where events are not enough, which may cost a command.
     fn collect(&self) -> bool;
 
     /// Like [`collect`](Self::collect), as far as events show what is finished.
@@ -55,10 +55,10 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// thread has not begun and [`settle_submitted`](Self::settle_submitted) waits for.
     fn memory_in_flight(&self) -> Vec<KeptMemory>;
 
-    /// Whether the thread does a piece of work now that ends by itself. What memory it uses is not known.
+    /// Whether the thread is doing a piece of work that ends by itself. Which memory it uses is not known.
     fn is_under_way(&self) -> bool;
 
-    /// Waits for that piece alone.
+    /// Waits only for that piece.
     fn settle_under_way(&self);
 
     /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes

@@ -45,7 +45,7 @@ impl OpenDevice {
         }
         self.collect_for(len);
         let (memory, block, order, reused) = match &self.cache {
-            // What the core does about full memory would hide an injected failure.
+            // The core's handling of full memory would hide an injected failure.
             _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None, false),
             Some(cache) if cache.keeps(len) => {
                 let (memory, block, earlier, reused) = self.allocate_cached(cache, len, queue)?;
@@ -93,8 +93,8 @@ impl OpenDevice {
         self.statistics().in_use(self.cache.as_ref().map(MemoryCache::reserved))
     }
 
-    /// Takes over memory of the host that the driver has not allocated. Its type is that of `cpu`. It passes
-    /// the cache by.
+    /// Takes over host memory that the driver has not allocated. It has the type that `cpu` uses, and
+    /// bypasses the cache.
     pub(crate) fn import(&'static self, memory: HostMemory) -> Allocation {
         let len = memory.len();
         self.count_uncached(len);
@@ -102,7 +102,7 @@ impl OpenDevice {
         Allocation::new(self, Arc::new(memory), len, None, None, number)
     }
 
-    /// Counts memory that passes the cache by, until [`give_back_now`](Self::give_back_now).
+    /// Counts memory that bypasses the cache, until [`give_back_now`](Self::give_back_now).
     #[inline]
     fn count_uncached(&self, len: usize) {
         self.statistics().add(len);
@@ -111,7 +111,7 @@ impl OpenDevice {
         }
     }
 
-    /// Memory that passes the cache by, which a full device empties for it.
+    /// Memory that bypasses the cache; a full device empties the cache for it.
     #[inline]
     fn allocate_uncached(&self, len: usize) -> Result<Arc<dyn Memory>, DeviceError> {
         let mut retried = false;
@@ -146,7 +146,7 @@ impl OpenDevice {
         len: usize,
         size: usize,
     ) -> Result<(Arc<dyn Memory>, Block), DeviceError> {
-        // Events are asked in far less time than a driver allocates.
+        // Querying events takes far less time than an allocation by the driver.
         if self.collect_marked()
             && let Some(taken) = cache.take(size)
         {
@@ -225,7 +225,7 @@ impl OpenDevice {
         mut release: impl FnMut() -> bool,
         error: DeviceError,
     ) -> Result<Arc<dyn Memory>, DeviceError> {
-        /// Other threads may take what one has waited for.
+        /// Other threads may take the memory that this one has waited for.
         const MOST_WAITS: usize = 16;
 
         let is_full = |memory: &Result<_, _>| memory.as_ref().is_err_and(is_out_of_memory);
@@ -262,7 +262,7 @@ impl OpenDevice {
         block: Block,
         freed: Freed,
     ) {
-        // The cache has a handle of its own.
+        // The cache has its own handle.
         drop(memory);
         let evicted = match freed.order {
             Some(order) => cache.put_promised(block, &order),
@@ -283,8 +283,8 @@ impl OpenDevice {
         self.empty_cache_if_armed();
     }
 
-    /// Called after memory was freed: while faults are injected, allocations pass the cache by, and would
-    /// find the device full of it.
+    /// Called after memory was freed: while faults are injected, allocations bypass the cache, and would find
+    /// the device full of cached memory.
     #[inline]
     fn empty_cache_if_armed(&self) {
         if self.faults_armed.load(Ordering::SeqCst) {
@@ -293,8 +293,8 @@ impl OpenDevice {
     }
 
     /// Waits for the work of another stream that still uses memory which was allocated for that stream,
-    /// before anything else writes to these bytes of it. `user` is the queue that is about to; without one it
-    /// is a thread.
+    /// before anything else writes to these bytes of it. `user` is the queue that is about to write; without
+    /// one it is a thread.
     #[inline]
     pub(crate) fn wait_for_memory(
         &self,
@@ -343,9 +343,9 @@ impl OpenDevice {
     ) -> Result<Option<EarlierWork>, DeviceError> {
         let waits = bytes.waits_for().filter(|(order, _)| !user.is_some_and(|user| order.is_by(user)));
         let Some((order, number)) = waits else { return Ok(None) };
-        // Before the list of queues, whose lock a thread may have held that a fork does not have.
+        // Checked before the list of queues, whose lock may be held by a thread that a fork does not have.
         self.check(call)?;
-        // A queue that does not exist any more has ended its work.
+        // A queue that no longer exists has ended its work.
         let of_order =
             |queue: &Arc<dyn StreamQueue>| queue.progress().is_some_and(|progress| order.is_by(progress));
         Ok(self.queues().into_iter().find(of_order).map(|queue| EarlierWork { queue, number }))
@@ -389,7 +389,7 @@ impl OpenDevice {
     /// Gives the memory in the cache back to the driver.
     pub(crate) fn empty_cache(&self) -> Result<(), DeviceError> {
         self.check("empty the cache")?;
-        // Finished work may have been the last user of more.
+        // Finished work may have been the last user of more memory.
         self.collect();
         self.drop_from_cache(MemoryCache::empty);
         Ok(())

@@ -45,7 +45,7 @@ pub(crate) struct OpenDevice {
     settled: AtomicBool,
     /// Whether a thread is closing or resetting it, or has done so.
     leaving: AtomicBool,
-    /// What the driver reports a loss with, until it is connected.
+    /// The driver's loss reporter, until it is connected.
     loss_reporter: Mutex<Option<LossReporter>>,
     at_once: AtOnce,
     statistics: Statistics,
@@ -53,7 +53,7 @@ pub(crate) struct OpenDevice {
     cache: Option<MemoryCache<Arc<dyn Memory>>>,
     /// Held while faults are injected or cleared, so that `faults_armed` says what the driver has.
     injecting: Mutex<()>,
-    /// Whether faults were injected and not cleared. Each allocation is then one of the driver's.
+    /// Whether faults were injected and not cleared. Each allocation then reaches the driver.
     faults_armed: AtomicBool,
     /// Bytes allocated since the values of finished work were last released.
     allocated: AtomicUsize,
@@ -71,13 +71,13 @@ pub(crate) struct OpenDevice {
     /// Failures of dropped streams that are not reported yet, oldest first.
     unreported: Mutex<VecDeque<DeviceError>>,
     default_stream: Mutex<Option<Arc<dyn StreamHandle>>>,
-    /// Queues of the driver's for blocking calls that it leaves to the core, unused at the moment.
+    /// The driver's queues for blocking calls that it leaves to the core, unused at the moment.
     idle_streams: Mutex<Vec<Box<dyn StreamDriver>>>,
-    /// Saves the lock in a blocking call where no default stream exists.
+    /// Saves the lock in a blocking call if no default stream exists.
     has_default_stream: AtomicBool,
     /// What kernels keep with the device.
     values: DeviceValues,
-    /// The newest alignment of its clock with that of the host.
+    /// The newest alignment of its clock with the host's.
     alignment: Mutex<Option<Arc<Alignment>>>,
 }
 
@@ -93,8 +93,8 @@ impl<'a> Counted<'a> {
     #[inline]
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        // Before the check of `end`. Without the fence, `close` and this call could miss each other, and the
-        // call would reach a closed driver.
+        // Counted before the check of `end`. Without the fence, `close` and this call could miss each other,
+        // and the call would reach a closed driver.
         fence(Ordering::SeqCst);
         Self(count)
     }
@@ -183,8 +183,8 @@ impl OpenDevice {
         self.cache.as_ref().is_some_and(|cache| cache.keeps(len))
     }
 
-    /// Which work its streams do at once. While faults are injected it is none: a fault may be a stall, and
-    /// then hangs the stream's thread.
+    /// Which work its streams do at once. While faults are injected, they do none: a fault may be a stall,
+    /// which must hang the stream's thread.
     #[inline]
     pub(crate) fn at_once(&self) -> AtOnce {
         if self.faults_armed.load(Ordering::SeqCst) { AtOnce::Never } else { self.at_once }
@@ -245,8 +245,8 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         if self.is_due() && !device_use::is_stream_thread() {
             self.check_thread(call)?;
-            // Before this call is counted: the `drop` of a driver's memory may close the device, which waits
-            // for all counted calls.
+            // Done before this call is counted: the `drop` of a driver's memory may close the device, which
+            // waits for all counted calls.
             self.drop_what_is_due();
         }
         let result = self.call_in_turn(call, run);
@@ -290,16 +290,16 @@ impl OpenDevice {
         self.call("inject a fault", |driver| {
             let injector = injector(driver)?;
             let _turn = lock(&self.injecting);
-            // Before the fault: the next allocation may already be the one that it counts.
+            // Set before the fault: the next allocation may already be the one that it counts.
             let armed = self.faults_armed.swap(true, Ordering::SeqCst);
             injector.inject(fault).inspect_err(|_| self.faults_armed.store(armed, Ordering::SeqCst))
         })?;
-        // Allocations pass it by, and would find the device full of it.
+        // Allocations bypass the cache, and would find the device full of cached memory.
         self.drop_from_cache(MemoryCache::empty);
         Ok(())
     }
 
-    /// Clears the injected faults, also of a lost device.
+    /// Clears the injected faults, even on a lost device.
     pub(crate) fn clear_faults(&self) -> Result<(), DeviceError> {
         self.call_although_lost("clear faults", |driver| {
             let injector = injector(driver)?;
@@ -377,13 +377,14 @@ impl OpenDevice {
         deferred::take_over_of_ended(self.process, &self.deferred);
     }
 
-    /// Whether there may be deferred values, of this device or of those that have ended.
+    /// Whether there may be deferred values, of this device or of ended ones.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
         self.deferred.is_due() || deferred::is_due_of_ended()
     }
 
-    /// Drops the deferred values, and those of devices that have ended. Returns whether there were any.
+    /// Drops the deferred values of this device and of devices that have ended. Returns whether there were
+    /// any.
     #[inline]
     pub(crate) fn drop_what_is_due(&self) -> bool {
         // A backend that uses another device may hold a lock that the drop of its own values takes.

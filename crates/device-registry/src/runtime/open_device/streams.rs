@@ -14,11 +14,11 @@ use crate::runtime::open_device::dependents::{KeptMemory, StreamHandle, StreamQu
 use crate::runtime::open_device::{OpenDevice, is_unsupported};
 use crate::sync::lock;
 
-/// What a queue may be the last user of memory for.
+/// Which work of a queue may be the last user of memory.
 enum LastUse {
     /// Work that ends by itself, and was submitted before.
     Submitted,
-    /// The piece that its thread does now, whose memory is not known.
+    /// The piece that its thread is doing, whose memory is not known.
     UnderWay,
 }
 
@@ -41,8 +41,8 @@ impl OpenDevice {
     /// Releases the queues of dropped streams if the device has ended, so that their work is done or never
     /// will be.
     pub(super) fn release_closed(&self) {
-        // A thread that ends the device takes the list after that: it finds a queue, or the thread that added
-        // it finds the end.
+        // A thread that ends the device takes the list after that: either it finds a queue, or the thread
+        // that added the queue finds the end.
         if self.is_settled() {
             let closed = std::mem::take(&mut *lock(&self.closed));
             if !closed.is_empty() {
@@ -97,11 +97,11 @@ impl OpenDevice {
     /// Waits for the streams whose queued work is the last user of some memory of this device, and releases
     /// that memory. Returns whether there were any.
     ///
-    /// It waits only for work that ends by itself: that in a driver's queue, and in a queue of the core's the
-    /// work before the first host call or wait for an event. Those may wait for the thread that called this.
+    /// It waits only for work that ends by itself: all work in a driver's queue, and in a core's queue the
+    /// work before the first host call or wait for an event, which may wait for the calling thread.
     ///
-    /// What memory the piece that a thread does now uses is not known. It is waited for the first time only,
-    /// as the next one may be of a long and unrelated queue.
+    /// Which memory a thread's current piece uses is not known. This waits for it only the first time, as the
+    /// next one may belong to a long and unrelated queue.
     pub(super) fn wait_for_queued_memory(&self, waits_for_threads: bool, is_first_time: bool) -> bool {
         // A driver may allocate on another device while it does the work of its own stream.
         if device_use::is_stream_thread() {
@@ -129,7 +129,7 @@ impl OpenDevice {
         true
     }
 
-    /// The queues that have memory of this device in flight of which no other user is left.
+    /// The queues with memory of this device in flight that has no other user left.
     fn last_users(&self) -> Vec<(Arc<dyn StreamQueue>, LastUse)> {
         let queues = self.queues().into_iter();
         let kept: Vec<_> = queues.map(|queue| (queue.memory_in_flight(), queue)).collect();
@@ -137,8 +137,8 @@ impl OpenDevice {
         for memory in kept.iter().flat_map(|(memory, _)| memory) {
             *spans.entry(memory.place).or_insert(0) += 1;
         }
-        // Not one snapshot: work that other threads submit or release meanwhile costs a needless wait at
-        // most, or is missed.
+        // This is not a snapshot: work that other threads submit or release meanwhile costs at most a
+        // needless wait, or is missed.
         let is_last = |memory: &KeptMemory| spans[&memory.place] >= memory.users;
         let has_promised = |queue: &dyn StreamQueue| {
             let (cache, progress) = (self.cache.as_ref(), queue.progress());
@@ -157,8 +157,8 @@ impl OpenDevice {
     /// Keeps the failure of a stream that was dropped, for the next [`synchronize`](Self::synchronize). The
     /// caller logs it, without a lock, as a lost device may never be synchronized.
     pub(crate) fn report_later(&self, error: DeviceError) {
-        /// A program that never synchronizes the device finds the others in its log: without a limit, memory
-        /// would grow.
+        /// A program that never synchronizes the device finds the other failures in its log: without a limit,
+        /// memory would grow.
         const MOST: usize = 1000;
 
         let mut unreported = lock(&self.unreported);
@@ -171,7 +171,7 @@ impl OpenDevice {
     pub(crate) fn synchronize(&self) -> Result<(), DeviceError> {
         self.check("synchronize")?;
         let queues = self.queues();
-        // All of them, whether or not one fails: this call returns the first error, and the next call, or
+        // Waits for all of them, even if one fails: this call returns the first error, and the next call, or
         // that stream's own, the next.
         queues.iter().for_each(|queue| queue.settle());
         queues.iter().try_for_each(|queue| queue.take_failure())?;
@@ -196,7 +196,7 @@ impl OpenDevice {
         lock(&self.unreported).pop_front().map_or(Ok(()), Err)
     }
 
-    /// A new queue of the driver's; `None` if the driver has no queues.
+    /// A new queue of the driver; `None` if it has no queues.
     pub(crate) fn create_driver_stream(
         &self,
         options: &StreamOptions,
@@ -205,12 +205,11 @@ impl OpenDevice {
         if is_unsupported(&stream) { Ok(None) } else { stream.map(Some) }
     }
 
-    /// A queue of the driver's for one blocking call, in which this is called and which nothing else uses
-    /// meanwhile.
+    /// A queue of the driver for the blocking call that calls this; nothing else uses the queue meanwhile.
     ///
     /// # Errors
     ///
-    /// Of the kind `Unsupported` if the driver has no queues.
+    /// An error of the kind `Unsupported` if the driver has no queues.
     pub(crate) fn take_idle_stream(
         &self,
         driver: &dyn DeviceDriver,
@@ -248,7 +247,7 @@ impl OpenDevice {
         drop(default);
         // It may be the last handle of a stream, whose `drop` calls the driver: not under the lock.
         drop(stream);
-        // The thread that ends the device takes the stream, or this one finds the end.
+        // Either the thread that ends the device takes the stream, or this one finds the end.
         if self.has_ended() {
             self.end_own_streams();
         }

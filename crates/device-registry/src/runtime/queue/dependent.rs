@@ -1,4 +1,4 @@
-//! What the device asks of a queue, and what the reads and events of the queue ask.
+//! A queue as its device sees it, and as its reads and events see it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,9 +29,9 @@ impl Origin for Queue {
     }
 
     fn fail_read(&self, error: DeviceError, finished: Option<&AtomicBool>) {
-        // Both under one lock. So an event that the driver records returns the failure unless it was
-        // reported: either the flag is not set, and the driver fails the event. Or the queue has the failure,
-        // and skips the event. Or the event is being recorded, and `failed_since` finds the failure.
+        // Both happen under one lock. So an event that the driver records returns the failure unless it was
+        // reported: either the flag is not set, and the driver fails the event; or the queue has the failure,
+        // and skips the event; or the event is being recorded, and `failed_since` finds the failure.
         let mut state = lock(&self.state);
         if let Some(finished) = finished {
             finished.store(true, Ordering::Release);
@@ -78,7 +78,7 @@ impl StreamQueue for Queue {
                 Ok(done && self.ask_awaited(Ask::Query))
             };
             in_time = deadline.poll(query)?;
-            // Nothing is known to be done.
+            // No work is known to be done.
             if in_time {
                 Ok(())
             } else {
@@ -130,7 +130,7 @@ impl StreamQueue for Queue {
 
         // A driver reports a failure once, and then says whether all is done.
         for _ in 0..3 {
-            // Events first: the wait is for later work too.
+            // Events come first, as the wait is also for later work.
             if self.progress.is_done(number) || (self.collect_marked() && self.progress.is_done(number)) {
                 return Ok(());
             }
@@ -167,7 +167,7 @@ impl StreamQueue for Queue {
     }
 
     fn collect_marked(&self) -> bool {
-        // The newest first: often all work is done, and one query is enough.
+        // Starts with the newest: often all work is done, and one query is enough.
         let newest = lock(&self.in_flight).newest_mark();
         if self.release_if_over(newest) {
             return true;

@@ -57,7 +57,7 @@ impl Failure {
         self.latest.as_ref().filter(|_| count < self.count).map(|failed| failed.error.clone())
     }
 
-    /// The error because of which the queue skips the piece of work with this number.
+    /// The error that makes the queue skip the piece of work with this number.
     #[inline]
     pub(super) fn skips(&self, number: u64) -> Option<DeviceError> {
         let failed = self.latest.as_ref()?;

@@ -1,8 +1,8 @@
 //! The values that a driver's queue uses, kept alive until the driver reports the work as done.
 //!
 //! Each kept value has a number, in the order of submission. An event that is done covers all numbers below
-//! the one that was reached when it was recorded. A wait or a query that succeeds covers those below the one
-//! at its start. The first thread that finds such an event, wait or query releases the values.
+//! the one that was reached when it was recorded. A wait or a query that succeeds covers the numbers below
+//! the one at its start. The first thread that finds such an event, wait or query releases the values.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use crate::runtime::recorded::Recorded;
 /// The core records an event after this many values, which shows later that the work is done.
 const MARK_EVERY: usize = 64;
 
-/// The core also records an event after this many bytes of host memory. Only the queue owns those, so
+/// The core also records an event after this many bytes of host memory. Only the queue owns these bytes, so
 /// releasing them frees them.
 const MARK_EVERY_BYTES: usize = 16 << 20;
 
@@ -31,19 +31,20 @@ pub(super) enum Keep {
     Value(#[expect(dead_code, reason = "kept alive, and not read")] Box<dyn Any + Send>),
     /// Memory that was allocated for the stream itself: it remembers the work that uses it.
     Ordered,
-    /// Work whose end observers get.
+    /// Work whose end is reported to observers.
     Observed(ObservedWork),
 }
 
-/// Work in a driver's queue that observers get the end of. If it is dropped before it is done, it has failed.
+/// Work in a driver's queue whose end is reported to observers. If it is dropped before it is done, it has
+/// failed.
 pub(super) struct ObservedWork {
     pub(super) device: Device,
     pub(super) stream: Id,
     /// The drop takes it.
     pub(super) work: Option<Id>,
     pub(super) enqueued: Instant,
-    /// Events before and behind it, where the device's clock is wanted. What records an event takes no time,
-    /// and has none behind it.
+    /// Events before and after it, if the device's clock is wanted. Recording an event takes no time, so it
+    /// has none after it.
     pub(super) times: Option<(Timed, Option<Timed>)>,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// How far it is. The same for as long as the queue exists.
+    /// How far it has got. The same value for as long as the queue exists.
     pub(super) fn progress(&self) -> &Arc<Progress> {
         &self.progress
     }
@@ -157,7 +158,7 @@ impl InFlight {
         self.marks.back().map_or(self.released, |(number, _)| *number) < self.reached()
     }
 
-    /// Adds an event that was recorded behind the work of all values below `number`. Returns it if it would
+    /// Adds an event that was recorded after the work of all values below `number`. Returns it if it would
     /// cover none: the caller drops it without the lock.
     #[must_use = "its drop is the driver's code"]
     pub(super) fn mark(&mut self, number: u64, event: Arc<Recorded>) -> Option<Arc<Recorded>> {
@@ -204,7 +205,7 @@ impl Released {
         self.kept.is_empty() && self.marks.is_empty()
     }
 
-    /// Gives observers the ends of the work that has used the values. Call it without a lock.
+    /// Reports the ends of the work that has used the values to observers. Call it without a lock.
     pub(super) fn note_done(&mut self) {
         for kept in &mut self.kept {
             if let Keep::Observed(work) = kept {

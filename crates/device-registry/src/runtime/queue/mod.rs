@@ -1,11 +1,11 @@
-//! The work of one stream, in order, and the thread that does it where the device has no queue for it.
+//! The work of one stream, in order, and the thread that does it if the device has no queue for it.
 //!
 //! A stream has one of two kinds of queue. If the driver has no queues, a thread does one piece of work after
 //! the other, by blocking calls to the driver. While all work is done, the thread that enqueues a short piece
 //! does it at once. If the driver has queues, the caller's thread submits work to one of them. The stream's
-//! thread then does only what the driver has no way for: host calls, waits for events of other backends or of
-//! a stream that has not submitted them yet, and copies that the device cannot make. Work behind those goes
-//! through the thread too, until the thread has finished all of it.
+//! thread then does only what the driver cannot: host calls, waits for events of other backends or of
+//! a stream that has not submitted them yet, and copies that the device cannot make. Later work also goes
+//! through the thread, until the thread has finished all of it.
 //!
 //! After a failure the queue skips work until the failure is reported: see [`Failure`].
 
@@ -61,7 +61,7 @@ pub(crate) struct Queue {
     /// Notified when the thread has finished work that another thread waits for.
     finished: Condvar,
     in_flight: Mutex<InFlight>,
-    /// How far the driver's queue is.
+    /// How far the driver's queue has got.
     progress: Arc<Progress>,
     flushes: Arc<Flushes>,
     /// The events that the driver's queue waits for.
@@ -76,7 +76,7 @@ impl RefUnwindSafe for Queue {}
 struct State {
     /// The work that the thread has not begun.
     queue: VecDeque<Operation>,
-    /// The numbers that observers know the pieces by, each with its own number. Empty without observers.
+    /// The numbers by which observers know the pieces, each with its own number. Empty without observers.
     ids: VecDeque<(u64, Id)>,
     /// How many pieces of work the thread has got, and how many it has finished. The number of a piece is the
     /// count of the pieces before it.
@@ -84,16 +84,16 @@ struct State {
     finished: u64,
     /// The work that the thread does now.
     under_way: Option<&'static str>,
-    /// Whether that ends by itself.
+    /// Whether this work ends by itself.
     ends_by_itself: bool,
     failure: Failure,
     has_thread: bool,
     thread_sleeps: bool,
-    /// Whether a thread that has enqueued work does it at once. The stream's own thread waits meanwhile.
+    /// Whether a thread that has enqueued work is doing it at once. The stream's own thread waits meanwhile.
     at_once: bool,
     /// Whether the thread must flush the driver when it has finished its work.
     flush: bool,
-    /// The lowest number that a thread waits for. The worker notifies no thread before it. A thread that is
+    /// The lowest number that a thread waits for. Until then, the worker notifies no thread. A thread that is
     /// notified too early waits again.
     awaited: Option<u64>,
     closed: bool,
@@ -116,7 +116,7 @@ impl State {
         self.queue.iter().take_while(move |operation| may_begin && operation.ends_by_itself())
     }
 
-    /// The number that observers know a piece by that the thread begins.
+    /// The number by which observers know the piece that the thread begins.
     #[inline]
     fn take_id(&mut self, number: u64) -> Option<Id> {
         let (_, id) = self.ids.pop_front_if(|(of, _)| *of == number)?;
@@ -180,7 +180,7 @@ impl Queue {
         self.priority
     }
 
-    /// A wait for it, for observers.
+    /// Describes a wait for the queue, for observers.
     pub(crate) fn wait(&self) -> (Device, Work) {
         (self.device.device(), Work::Wait(WaitFor::Stream(self.id)))
     }
@@ -257,8 +257,8 @@ impl Queue {
         operation: Operation,
         id: Option<Id>,
     ) -> Result<(), DeviceError> {
-        // Both before the lock. The `drop` of a driver's memory may enqueue work, which would take the lock
-        // twice.
+        // Both are done before the lock. The `drop` of a driver's memory may enqueue work, which would take
+        // the lock twice.
         self.device.drop_what_is_due();
         operation.begin_awaited();
         let turn = lock(&self.submitting);
@@ -271,7 +271,7 @@ impl Queue {
             return Ok(());
         }
         let failures = state.failure.count();
-        // Behind other work of the thread, its turn has not come.
+        // Behind other work of the thread, it is not yet this work's turn.
         let is_turn = state.finished == state.accepted;
         let route = if is_turn { operation.route(self.device, true) } else { Route::Thread };
         if !route.is_submitted() {
@@ -281,7 +281,7 @@ impl Queue {
         let submitted = self.submit(driver, operation, route, failures, id);
         let Submitted { left_to_host, collects, not_kept } = submitted;
         let accepted = match left_to_host {
-            // Under the lock: after it, another thread's work could overtake this piece.
+            // Done under the lock: after it, another thread's work could overtake this piece.
             Ok(Some(operation)) => self.give_to_thread(lock(&self.state), operation, id),
             other => other.map(drop),
         };
@@ -296,7 +296,7 @@ impl Queue {
         operation: Operation,
         id: Option<Id>,
     ) -> Result<(), DeviceError> {
-        // Before the lock, as it looks at the work only.
+        // Done before the lock, as it only looks at the work.
         let route = operation.route(self.device, false);
         let state = lock(&self.state);
         if route.is_at_once() && state.is_idle() {
@@ -310,7 +310,7 @@ impl Queue {
     }
 
     /// Accepts a kernel, as [`accept`](Self::accept) does an operation. A short one, whose route is
-    /// [`AtOnce`](Route::AtOnce), gets no box, which would take as long as the kernel.
+    /// [`AtOnce`](Route::AtOnce), is not boxed, which would take as long as the kernel.
     pub(crate) fn launch(
         self: &Arc<Self>,
         spans: Vec<Option<Span>>,
@@ -388,8 +388,8 @@ impl Queue {
             return;
         }
         state.flush = true;
-        // Empty work wakes the thread. It waits for no work that blocks without a flush of its own: the
-        // thread flushes before each piece of work that the driver does not do.
+        // Empty work wakes the thread. It never waits behind blocking work that has no flush: the thread
+        // flushes before each piece of work that the driver does not do.
         if self.give_to_thread(state, Operation::Call(Box::new(|| ())), None).is_err() {
             log_isolated(|| {
                 log::warn!("`{}`: queued work may not begin: cannot start a thread", self.device.device());
@@ -411,7 +411,8 @@ impl Queue {
     /// Passes an unreported failure to the device, which reports it.
     fn leave_unreported(&self, mut state: MutexGuard<'_, State>) {
         let Err(error) = state.take_failure() else { return };
-        // Under the lock: without it, another thread could find the failure neither here nor at the device.
+        // Done under the lock: otherwise another thread could find the failure neither here nor at the
+        // device.
         self.device.report_later(error.clone());
         drop(state);
         log_unreported(&error);
@@ -542,7 +543,7 @@ impl Queue {
             // This thread may not call the driver.
             self.flush_on_thread();
         } else {
-            // A failure is the stream's, which leaves it to the device below.
+            // A failure belongs to the stream, which leaves it to the device below.
             let _ = self.flush();
         }
         let mut state = lock(&self.state);
@@ -576,7 +577,7 @@ impl Drop for Queue {
     }
 }
 
-/// A driver's queue that is dropped, and the values that its work may still use: the device was lost, or the
+/// A driver's queue that is dropped with the values that its work may still use: the device was lost, or the
 /// wait for the driver failed.
 struct DriverQueue {
     device: &'static OpenDevice,
@@ -586,7 +587,7 @@ struct DriverQueue {
 
 impl Drop for DriverQueue {
     fn drop(&mut self) {
-        // First: with this, the driver ends the work that uses the values.
+        // Dropped first: this makes the driver end the work that uses the values.
         drop_isolated(self.device.device(), self.driver.take());
         let progress = Arc::clone(self.in_flight.progress());
         self.in_flight.release_all().leak_host_memory(self.device);

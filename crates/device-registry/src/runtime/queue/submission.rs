@@ -57,7 +57,8 @@ impl Queue {
         let left_to_host = self.submit_operation(driver, operation, route, &mut kept, failures);
         if let (Ok(None), Some((id, enqueued))) = (&left_to_host, observed) {
             let times = begin.and_then(|begin| match &event {
-                // The program's event shows that what is before it is done, and not that one behind it is.
+                // The program's event shows that the work before it is done, but not that an event after it
+                // is.
                 Some(_) => Some((begin, None)),
                 None => Some((begin, Some(self.timed(driver)?))),
             });
@@ -69,11 +70,11 @@ impl Queue {
                 times,
             }));
         }
-        // Before the lock, under which no other is taken.
+        // Done before the lock, under which no other is taken.
         let event = event.and_then(|event| event.submitted());
         let mut in_flight = lock(&self.in_flight);
         let collects = in_flight.keep(&mut kept, left_to_host.is_ok());
-        // A program's event covers the values in flight, as one of the core does.
+        // A program's event covers the values in flight, as one of the core's does.
         let reached = in_flight.reached();
         let needless = event.and_then(|event| in_flight.mark(reached, event));
         let unmarked = in_flight.is_unmarked();
@@ -88,9 +89,9 @@ impl Queue {
         Submitted { left_to_host, collects, not_kept: kept }
     }
 
-    /// Submits the work to the driver's queue. Returns the work itself if its route may go on by the thread,
-    /// and the driver does not support it.  `keep` gets all values that must stay alive until the queue has
-    /// finished, even after an error: a part of refused work may have begun. The queue had this many
+    /// Submits the work to the driver's queue. Returns the work itself if its route allows the thread and the
+    /// driver does not support it. `keep` gets all values that must stay alive until the queue has
+    /// finished, even after an error: part of refused work may have begun. The queue had this many
     /// `failures` when the work was not skipped.
     fn submit_operation(
         self: &Arc<Self>,
@@ -182,7 +183,7 @@ impl Queue {
                 keep.push(Keep::Value(Box::new(event)));
                 waits?;
             }
-            // No route of a host call's.
+            // A host call never takes this route.
             call @ Operation::Call(_) => return Ok(Some(call)),
         }
         Ok(None)
@@ -206,7 +207,7 @@ impl Queue {
         }
     }
 
-    /// Records an event behind the work in flight. The caller holds `submitting`.
+    /// Records an event after the work in flight. The caller holds `submitting`.
     fn mark(self: &Arc<Self>, driver: &dyn StreamDriver) {
         let reached = lock(&self.in_flight).reached();
         let event = self.device.call_in_turn("record", |_| driver.record(&EventOptions::new()));
@@ -252,7 +253,7 @@ impl Queue {
     /// Releases the values that an event covers, if all work before it has ended.
     pub(super) fn release_if_over(&self, mark: Option<(u64, Arc<Recorded>)>) -> bool {
         let Some((number, event)) = mark else { return false };
-        // It causes no flush: this is no wait for the event.
+        // It causes no flush, as this does not wait for the event.
         let over = event.has_begun()
             && matches!(self.device.call("query an event", |_| event.event().is_over()), Ok(true));
         if over {
@@ -290,7 +291,7 @@ impl Queue {
         ask: Ask,
         finish: impl FnOnce() -> Result<(), DeviceError>,
     ) -> Result<(), DeviceError> {
-        // Before the wait: it does not cover work that is submitted meanwhile, whose values must be kept.
+        // Read before the wait, which does not cover work submitted meanwhile, whose values must be kept.
         let reached = lock(&self.in_flight).reached();
         let finished = finish();
         if finished.is_ok() {

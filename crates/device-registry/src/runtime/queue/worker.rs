@@ -1,5 +1,4 @@
-//! The work that no queue of the driver does: by the thread of the stream, or at once by the thread that
-//! enqueues it.
+//! The work that no driver's queue does: the stream's thread does it, or at once the thread that enqueues it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +30,7 @@ impl Queue {
                 }
                 if std::mem::take(&mut state.flush) {
                     drop(state);
-                    // A failure is the stream's.
+                    // A failure belongs to the stream.
                     let _ = self.flush();
                     state = lock(&self.state);
                     continue;
@@ -73,7 +72,8 @@ impl Queue {
             state.flush |= route.is_submitted();
         }
         self.leave_unreported(state);
-        // This may be the last handle of the queue, whose drop stores values in the device. Drop those too.
+        // This may be the last handle of the queue, whose drop stores values in the device. Drops these
+        // values too.
         let device = self.device;
         drop(self);
         device_use::forbid(|| device.drop_what_is_due());
@@ -96,8 +96,8 @@ impl Queue {
             let outcome = outcome.unwrap_or_else(|panic| Err(self.panicked(call, panic)));
             let mut state = self.end_of_work(outcome);
             state.at_once = false;
-            // Work that other threads have enqueued meanwhile, or the end of the stream. A thread that has
-            // nothing to do sleeps on: waking it takes longer than a short kernel.
+            // Work that other threads have enqueued meanwhile, or the end of the stream. A thread with
+            // nothing to do keeps sleeping: waking it takes longer than a short kernel.
             let is_due = !state.queue.is_empty() || state.closed;
             let wake = is_due && state.has_thread && std::mem::take(&mut state.thread_sleeps);
             drop(state);
@@ -107,7 +107,7 @@ impl Queue {
         });
     }
 
-    /// Does work by blocking calls, and records that if it has a number.
+    /// Does work by blocking calls, and records this if it has a number.
     #[inline]
     pub(super) fn perform_observed(
         &self,

@@ -26,7 +26,7 @@ impl ValidatedDevice {
         Self { ledger }
     }
 
-    /// Reports what the driver still has of the program's.
+    /// Reports which of the program's bytes the driver still has.
     fn check_released(&self) -> Result<(), BackendError> {
         let Ledger { sources, destinations, reads, .. } = &*self.ledger;
         self.ledger.drop_unused_sources();
@@ -107,7 +107,7 @@ impl DeviceDriver for ValidatedDevice {
     fn allocate_host(&self, len: usize) -> Result<HostBuffer, BackendError> {
         let allocate =
             |len| self.ledger.call("allocate pinned host memory", || self.ledger.driver.allocate_host(len));
-        // A driver that has no room for the guard may have some without.
+        // A driver without room for the guard may have enough without it.
         if let Some(longer) = len.checked_add(guarded_bytes::GUARD)
             && let Ok(buffer) = allocate(longer)
             && buffer.len() == longer
@@ -119,7 +119,7 @@ impl DeviceDriver for ValidatedDevice {
     }
 
     fn reset(&self) -> Result<(), BackendError> {
-        // After it a driver gets no call but those that release something.
+        // After it, a driver gets only calls that release something.
         self.ledger.open.end();
         self.ledger.call("reset", || self.ledger.driver.reset())
     }

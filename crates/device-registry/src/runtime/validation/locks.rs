@@ -1,4 +1,4 @@
-//! Locks that a driver holds while it calls the program.
+//! Finds locks that a driver holds while it calls the program.
 //!
 //! A read that a driver finishes may wake a task, or a logger, and these may wait for a thread that is in a
 //! function of the driver. So the layer calls two functions that any driver allows at any time, on another
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::backend::{BackendError, StreamDriver};
 use crate::runtime::validation::Ledger;
 
-/// How long the layer waits in a call of the driver. Those that it makes need a few microseconds, or a round
+/// How long the layer waits in a call from the driver. Its own calls need a few microseconds, or a round
 /// trip.
 const WITHIN: Duration = Duration::from_secs(2);
 
@@ -22,11 +22,12 @@ const WITHIN: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// How many calls of drivers this thread is in.
+    /// How many calls by drivers this thread is in.
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// How many calls of the core are in drivers, of all devices: a driver may have one lock for all of its own.
+/// How many calls of the core are in drivers, over all devices: a driver may have one lock for all its
+/// devices.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// A call of the core, until it is dropped.
@@ -52,7 +53,7 @@ fn others_call() -> bool {
     CALLS.load(Ordering::SeqCst) > OWN.with(Cell::get)
 }
 
-/// Whether an object may be called. Its end waits for the layer's calls.
+/// Whether an object may still be called. Its end waits for the layer's calls.
 #[derive(Default)]
 pub(super) struct Open {
     state: Mutex<(usize, bool)>,
@@ -73,7 +74,7 @@ impl Open {
     pub(super) fn end(&self) {
         let mut state = lock(&self.state);
         state.1 = true;
-        // A call that does not end is a mistake of the driver's, and this thread would hang with it.
+        // A call that does not end is the driver's mistake, and this thread would hang with it.
         let waited = self.left.wait_timeout_while(state, AFTER, |(count, _)| *count > 0);
         drop(waited);
     }
@@ -92,7 +93,7 @@ impl Drop for Entered<'_> {
 pub(super) struct Shared {
     stream: Arc<Box<dyn StreamDriver>>,
     open: Arc<Open>,
-    /// The failure of a flush that the layer made, for the next one of the core.
+    /// The failure of a flush that the layer made, for the core's next flush.
     failure: Arc<Mutex<Option<BackendError>>>,
 }
 
@@ -127,7 +128,7 @@ impl Drop for Shared {
     }
 }
 
-/// A call of the driver's into the program, and calls of the layer's meanwhile.
+/// A call from the driver into the program, and the layer's calls meanwhile.
 #[derive(Default)]
 struct Probe {
     state: Mutex<State>,
@@ -141,7 +142,7 @@ struct State {
     returned: Option<Instant>,
 }
 
-/// Whether a thread makes such calls now.
+/// Whether a thread is making such calls.
 static IS_PROBING: AtomicBool = AtomicBool::new(false);
 
 /// Waits until the layer makes no call, whose report would come later. A driver that does not return one is
@@ -169,7 +170,7 @@ pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl
         if !ledgers.is_lost()
             && let Some(_open) = ledgers.open.enter()
         {
-            // What they return is of no interest.
+            // Their results do not matter.
             let _ = ledgers.driver.memory_info();
             if !ledgers.is_lost()
                 && let Some(_open) = open.enter()

@@ -1,7 +1,7 @@
-//! The validating layer, `DEVICE_VALIDATE=1`: between the core and a driver, it looks for what the contract
-//! forbids and what nothing else would notice.
+//! The validating layer, `DEVICE_VALIDATE=1`: between the core and a driver, it looks for violations of the
+//! contract that nothing else would notice.
 //!
-//! It stands in place of the driver from the moment in which a device is opened. Without the variable there
+//! It stands in place of the driver from the moment a device is opened. Without the variable there
 //! is no layer, so it costs nothing.
 
 mod device;
@@ -55,10 +55,10 @@ impl Layer {
 }
 
 /// Takes the reports of the validating layer since the last call, oldest first. Each is also a line in the
-/// log, at the level `error`. Without the variable `DEVICE_VALIDATE=1` there are none but those of the loader
-/// of backends in files.
+/// log, at the level `error`. Without the variable `DEVICE_VALIDATE=1`, only the loader of backends in files
+/// makes any.
 ///
-/// A conformance suite fails the check in which there are any. Blocks while the layer makes a call of its
+/// The conformance suite fails a check during which any were made. Blocks while the layer makes a call of its
 /// own, at most for ten seconds.
 #[must_use]
 pub fn take_validation_reports() -> Vec<String> {
@@ -67,7 +67,7 @@ pub fn take_validation_reports() -> Vec<String> {
 }
 
 /// Reports that a driver has broken a rule, from code between the core and a driver, such as a loader of
-/// backends in files. It is for what no call returns as its error.
+/// backends in files. It is for mistakes that no call returns as an error.
 /// [`take_validation_reports`](crate::take_validation_reports) returns it, and it is a line in the log, at
 /// the level `error`.
 pub fn report_broken_rule(report: &str) {
@@ -148,8 +148,8 @@ impl Ledger {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).drop_unused();
     }
 
-    /// Reports that a driver has broken a rule. Returns the error of the call, which has no device and call
-    /// in it.
+    /// Reports that a driver has broken a rule. Returns the error of the call, which names no device and no
+    /// call.
     #[cold]
     fn broken(&self, call: &str, rule: &str) -> BackendError {
         let report = format!("`{}`: {call}: the driver breaks a rule: {rule}", self.device);
@@ -166,7 +166,7 @@ impl Ledger {
         self.read_error(call, result)
     }
 
-    /// Whether the driver may get no other calls than those after a loss.
+    /// Whether the driver may get only the calls that are allowed after a loss.
     fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::SeqCst)
             || self.loss_reporter.as_ref().is_some_and(LossReporter::has_reported)

@@ -75,7 +75,7 @@ impl StreamDriver for ValidatedStream {
             // The driver knows this memory, and would not know a copy.
             return self.submit("write", |stream| stream.write(destination, source));
         }
-        // Overwritten when the driver has dropped it, and the core its own source, as the work is done.
+        // Overwritten when the driver has dropped it and the core its own source, as the work is then done.
         let copy = HostBuffer::guarded(GuardedBytes::copy_of(source, &self.ledger.sources)?);
         let copy = Arc::new(copy);
         self.ledger.keep(source, &copy);
@@ -176,7 +176,7 @@ impl ValidatedEvent {
 
 impl EventDriver for ValidatedEvent {
     fn query(&self) -> Result<bool, BackendError> {
-        // Before the call: another thread may find a later event done meanwhile.
+        // Read before the call: another thread may find a later event done meanwhile.
         let was_done = self.is_done();
         let is_done = self.ledger.call("query an event", || self.event.query())?;
         if is_done {
@@ -210,7 +210,7 @@ impl EventDriver for ValidatedEvent {
 
 /// Where the bytes of a read go.
 enum Destination {
-    /// The program's, which gets them when the driver's own is full.
+    /// The program's buffer, which gets them when the driver's own is full.
     Of(HostBuffer),
     /// Pinned memory, which the driver itself gets, with these canaries in it.
     Pinned { canary: u64 },

@@ -1,4 +1,4 @@
-//! Queues of the fake driver: each is a thread, and has a gate of its own.
+//! Queues of the fake driver: each is a thread, and has its own gate.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::LONG;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// A queue. While its gate is closed, or that of its device, no work begins. It is the native handle of a
+/// A queue. While its gate or its device's gate is closed, no work begins. It is the native handle of a
 /// stream.
 pub(crate) struct Queue {
     control: &'static Control,
@@ -157,7 +157,7 @@ impl QueueDriver {
         Self(queue)
     }
 
-    /// The work gets what comes of its beginning.
+    /// The work gets the outcome of its beginning.
     fn enqueue(
         &self,
         call: &'static str,

@@ -1,4 +1,4 @@
-//! Calls with a time limit: the error says what is pending, the work goes on, and its failure is reported
+//! Calls with a time limit: the error says what is pending, the work continues, and its failure is reported
 //! later.
 
 use std::sync::atomic::Ordering;

@@ -15,8 +15,8 @@ use crate::{LONG, SHORT, begin, outcome, statistics, still_waits};
 /// An odd length, so that the core derives fills from writes and copies.
 const LEN: usize = 5001;
 
-/// The native memory of a buffer and the offset in it. The launch looks at them and is refused, so that it is
-/// no use of the buffer.
+/// The native memory of a buffer and the offset in it. The launch looks at them and is refused, so it does
+/// not count as a use of the buffer.
 fn place(stream: &Stream, buffer: &Buffer) -> (usize, usize) {
     let (sender, place) = mpsc::channel();
     let refused = stream.launch(&[buffer], move |launch| {

@@ -33,7 +33,7 @@ fn a_queue_is_flushed_before_the_first_look_at_an_event_or_a_read_and_not_when_t
         assert_eq!(control.log(), ["queue record", "queue read", "queue record"]);
         let _ = event.query().unwrap();
         assert_eq!(control.log(), ["queue flush"]);
-        // That flush was for all of them.
+        // This one flush was for all of them.
         late.synchronize().unwrap();
         event.synchronize().unwrap();
         read.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Streams, events and errors in queued work, on a driver without queues and on one with queues of its own.
+//! Streams, events and errors in queued work, on a driver without queues and on its own with queues.
 
 mod checks;
 mod failed_events;

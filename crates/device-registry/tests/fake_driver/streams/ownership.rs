@@ -245,7 +245,7 @@ fn memory_behind_a_failure_is_released_without_a_wait() {
     });
 }
 
-/// Waits until all work of a stream is done, by nothing but queries.
+/// Waits until all work of a stream is done, only by queries.
 fn poll(stream: &Stream) {
     while !stream.query().unwrap() {
         thread::yield_now();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::*;
 use crate::runtime::memory_cache::sizes::Pool;
 
-/// What a program calls. The cache has it, and wrong caches that the programs have to find.
+/// What a program calls. The cache implements it, and so do wrong caches that the programs have to find.
 trait Cache {
     fn take(&mut self, size: usize) -> Option<(u32, Block)>;
     fn add(&mut self, memory: u32, segment: usize, size: usize) -> Block;
@@ -72,7 +72,7 @@ impl Plain {
         Ok(())
     }
 
-    /// Whether memory that is free would do for another block.
+    /// Whether free memory would do for another block.
     fn has_free(&self, size: usize, sizes: &Sizes) -> bool {
         self.segments.iter().any(|(memory, &(whole, pool))| {
             let mut used: Vec<_> =
@@ -139,7 +139,7 @@ fn program(cache: &mut impl Cache, seed: u64, steps: usize) -> Result<(), String
             return Err(format!("{counters:?} for {reserved} bytes with {used} in use"));
         }
     }
-    // A loss: some blocks are still in use.
+    // After a loss, some blocks are still in use.
     plain.given_back(cache.close())?;
     for (_, block) in std::mem::take(&mut plain.used) {
         plain.given_back(cache.put(block))?;
