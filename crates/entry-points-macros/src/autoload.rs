@@ -1,7 +1,7 @@
 //! `autoload!()`, `autoload!(only a, b)` and `autoload!(except a, b)`: names each crate of the list in
 //! `rustc_args.rs`, and refers to the hidden constant of its `entry_points!` block, if it has one. That list
-//! has the dependencies that Cargo passes for this target: direct ones, renamed ones by their new name, those
-//! of enabled features, and dev-dependencies in tests.
+//! has the dependencies that Cargo passes for this target: direct ones, renamed ones by their new name,
+//! optional ones of enabled features, and dev-dependencies in tests.
 
 use std::collections::BTreeSet;
 

@@ -79,7 +79,7 @@ fn emit_static(output: &mut Output, element: &Element) {
         output.text("#[").tokens(attribute.clone()).text("]");
     }
     output.tokens(element.visibility.clone()).text("static").tokens(TokenTree::from(element.name.clone()));
-    // As an argument and not the receiver of a method, so that the closures in the value get the type of the
+    // The value is an argument and not the receiver of a method, so that its closures get the type of the
     // static.
     output.text(":").tokens(element.ty.clone()).text(&format!("= {krate}::__private::with_origin("));
     output.tokens(element.value.clone()).text(&format!(

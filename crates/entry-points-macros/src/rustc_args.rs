@@ -179,8 +179,7 @@ fn has_cfg_test(args: &[String]) -> bool {
 }
 
 fn kind_of(args: &[String]) -> Kind {
-    // From edition 2024 on, rustdoc compiles doctests as modules of one library, of which it makes one
-    // program.
+    // From edition 2024 on, rustdoc compiles doctests as modules of one library, and makes one program of it.
     let is_doctests = |arg: &String| {
         Path::new(arg).file_name().is_some_and(|name| name.to_string_lossy().starts_with("doctest_bundle_"))
     };
@@ -275,7 +274,7 @@ mod tests {
             names(&["rustc", "--extern", "proc_macro", "--extern", "priv:a", "--extern=b"]),
             ["a", "b"]
         );
-        // As Cargo's `-Zbuild-std` passes them.
+        // Cargo's `-Zbuild-std` passes them like this.
         assert_eq!(names(&["rustc", "--extern=a", "--extern", "noprelude:core=/x/libcore.rmeta"]), ["a"]);
         // A dependency may have the name of one.
         assert_eq!(names(&["rustc", "--extern", "test=/x/libtest-1.rlib"]), ["test"]);

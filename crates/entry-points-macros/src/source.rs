@@ -37,7 +37,7 @@ impl Error {
     }
 }
 
-/// Expands one macro, of which `input` is `[$crate] the user's tokens`.
+/// Expands one macro, whose `input` is `[$crate] the user's tokens`.
 ///
 /// The `$crate` token replaces [`Output::CRATE`] in the output. It has to stay a token, since its text does
 /// not parse back.
@@ -53,9 +53,9 @@ pub(crate) fn expand(input: TokenStream, body: fn(&mut Tokens) -> Result<Output,
 /// How to read `<` and `>`.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Angles {
-    /// As brackets: in a type, where the end may also occur between them.
+    /// They are brackets: in a type, where the end may also occur between them.
     Pair,
-    /// As operators: in a value, where the end does not occur between angle brackets.
+    /// They are operators: in a value, where the end does not occur between angle brackets.
     Operators,
 }
 

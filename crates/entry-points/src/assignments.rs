@@ -60,7 +60,7 @@ impl Assignments {
             let assignment = Assignment { name: name.clone(), value: value.clone() };
             seen.insert(assignment.key()).then_some(assignment)
         };
-        // Of several values the last counts.
+        // The last of several values counts.
         let added: Vec<_> = of_defaults.filter_map(assignment).collect();
         self.assignments.extend(added.into_iter().rev());
     }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(values, ["a.x=1 (X_OPTIONS)", "b.x=4 (f:1)", "a.y=5 (f:1)"]);
     }
 
-    /// It took minutes when each looked at all before it.
+    /// It took minutes when each compared itself with all earlier ones.
     #[test]
     fn many_options_take_no_time() {
         let begin = std::time::Instant::now();

@@ -7,7 +7,7 @@ pub use crate::defaults::Effect;
 use crate::error::DefaultsError;
 use crate::groups;
 
-/// The names of all groups of this process, sorted. It uses none of them.
+/// The names of all groups of this process, sorted. Uses none of them.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = groups::all().into_iter().map(AnyGroup::name).collect();
@@ -16,20 +16,20 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// Whether [`set_defaults`] would succeed. It does not use the group.
+/// Whether [`set_defaults`] would succeed. Does not use the group.
 ///
 /// # Errors
 ///
-/// Those of [`Group::set_defaults`](crate::Group::set_defaults).
+/// The same as [`Group::set_defaults`](crate::Group::set_defaults).
 pub fn accepts_defaults(group: &str) -> Result<(), DefaultsError> {
     named(group).try_for_each(AnyGroup::accepts_defaults)
 }
 
-/// Sets the defaults of the group of this name; of both, if two have the name by mistake.
+/// Sets the defaults of the group with this name; of both groups, if two have the name by mistake.
 ///
 /// # Errors
 ///
-/// Those of [`Group::set_defaults`](crate::Group::set_defaults).
+/// The same as [`Group::set_defaults`](crate::Group::set_defaults).
 pub fn set_defaults(group: &str, defaults: &Defaults) -> Result<(), DefaultsError> {
     named(group).try_for_each(|group| group.set_defaults(defaults.clone()))
 }

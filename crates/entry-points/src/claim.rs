@@ -29,6 +29,6 @@ pub enum Claim {
     Registered,
     /// `register_override` was called for it.
     Override,
-    /// `register` refused it: reports list it, and it never has the name.
+    /// `register` refused it: reports list it, and it never gets the name.
     Refused,
 }

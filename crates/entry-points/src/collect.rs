@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | linkme | an entry in a linker section for each element | where linkme builds, if rustc and the linker keep the element's crate |
 //! | inventory | a constructor that runs before `main` | targets that linkme does not support, such as wasm, Miri and windows-gnu; elsewhere with the feature `inventory` |
-//! | `autoload!` | one element of the *calling* crate, with typed references to those of its dependencies | everywhere, even if the linker drops the sections of other crates |
+//! | `autoload!` | one element of the *calling* crate, with typed references to its dependencies' elements |
+//! everywhere, even if the linker drops the sections of other crates |
 //! | `register` | a function call | everywhere |
 //!
-//! An entry point that arrives in several ways is one entry point: its address identifies it.
+//! An entry point that arrives in several ways counts once: its address identifies it.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -164,8 +165,8 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
     let registrations = submitted.iter().chain(listed.clone().flat_map(|one| one.points));
     let mut points: Vec<_> = registrations.filter_map(|one| one.of_slice(slice)).collect();
     findings.stranger = stranger(slice, &submitted, listed);
-    // With a stranger, linkme would panic, and end a program with `panic = "abort"`. In a unit test of the
-    // framework it would not: `group!` gives that slice another name.
+    // With another build's slice, linkme would panic, which ends a program with `panic = "abort"`. In a unit
+    // test of the framework it would not, as `group!` gives that slice another name.
     if findings.stranger.as_ref().is_none_or(|stranger| stranger.own.is_test != stranger.other.is_test) {
         match catch_unwind(AssertUnwindSafe(source.elements)) {
             Ok(elements) => points.extend(elements),
@@ -179,7 +180,7 @@ pub(crate) fn gather<P: ?Sized>(source: Option<Source<P>>) -> (Vec<&'static Entr
 }
 
 /// The groups that `group!` declares in the crates of this program, perhaps several times each. Where no
-/// collector works, those for which an `autoload!` line has an entry point.
+/// collector works, only groups for which an `autoload!` line has an entry point.
 pub(crate) fn declared_groups() -> Vec<&'static dyn AnyGroup> {
     // linkme panics if two slices in the binary have one name.
     let linked = catch_unwind(by_linkme::groups).unwrap_or_default();
@@ -198,7 +199,7 @@ pub(crate) fn declared_groups() -> Vec<&'static dyn AnyGroup> {
     groups.into_iter().filter_map(|group| (group.0)()).collect()
 }
 
-/// These lines and those of the crates that they link, each once, sorted by module. Without the sentinel.
+/// These lines and the lines of the crates that they link, each once, sorted by module. Without the sentinel.
 fn all_lines(found: impl Iterator<Item = &'static Autoload>) -> Vec<&'static Autoload> {
     let mut seen = BTreeSet::new();
     let mut lines = Vec::new();

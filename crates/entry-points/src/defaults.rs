@@ -1,12 +1,12 @@
-//! Switches and options that hold where no variable is set, each with its origin, such as a line of a file.
+//! Switches and options that apply where no variable is set, each with its origin, such as a line of a file.
 
 use std::sync::Arc;
 
 use crate::error::UnknownOption;
 use crate::options::{OptionOrigin, OptionValue};
 
-/// Values of switches and options that hold where no variable of the environment is set: what a
-/// configuration file says of one group.
+/// Values of switches and options that apply where no environment variable is set: what a configuration file
+/// says about one group.
 ///
 /// Each value has an origin, such as `device.toml:7`. Reports and messages show it as the cause. A field of
 /// [`Switches`](crate::Switches) without a value here keeps its own default.
@@ -29,7 +29,8 @@ pub struct Defaults {
     pub(crate) installed: Option<DefaultValue<bool>>,
     pub(crate) disable: Option<DefaultValue<Vec<String>>>,
     pub(crate) select: Option<DefaultValue<Vec<String>>>,
-    /// Each with the name of its entry, which need not exist. Of several values of an option the last counts.
+    /// Each with the name of its entry, which need not exist. If an option has several values, the last
+    /// counts.
     pub(crate) options: Vec<(String, OptionValue)>,
 }
 
@@ -97,7 +98,7 @@ impl Defaults {
     }
 
     /// Sets an option of the entry called `name`, in place of an earlier value. The group need not have the
-    /// entry: its report has a note then, as for the variable of options.
+    /// entry: its report then has a note, as for the variable of options.
     #[must_use]
     pub fn option(mut self, name: &str, option: &str, value: impl Into<String>, origin: &str) -> Self {
         let origin = OptionOrigin::Defaults(origin.into());

@@ -140,7 +140,7 @@ impl<P: ?Sized + Send + Sync> PartialOrd for Entry<P> {
 }
 
 impl<P: ?Sized + Send + Sync> Ord for Entry<P> {
-    /// By name; entries of different groups by the group's name first.
+    /// By the group's name first, and then by name.
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |entry: &Self| (entry.group(), entry.name(), std::ptr::from_ref(entry.0).addr());
         if self == other { Ordering::Equal } else { key(self).cmp(&key(other)) }

@@ -57,7 +57,7 @@ enum Load<P: ?Sized + 'static> {
     FromFile(&'static LoadFile<P>),
 }
 
-// It is called where a panic becomes a state of the entry point, and never again by itself.
+// It is called where a panic becomes a state of the entry point, and is never called again on its own.
 impl<P: ?Sized> UnwindSafe for EntryPoint<P> {}
 impl<P: ?Sized> RefUnwindSafe for EntryPoint<P> {}
 
@@ -251,7 +251,7 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.file
     }
 
-    /// The place in the source code that declares it; for an installed one, that of
+    /// The place in the source code that declares it; for an installed one, the call of
     /// [`Installed::new`](crate::Installed::new).
     #[must_use]
     pub const fn declared_at(&self) -> &'static Location<'static> {
@@ -270,8 +270,8 @@ impl<P: ?Sized + 'static> EntryPoint<P> {
         self.options.iter().any(|spec| spec.name() == option)
     }
 
-    /// The package, for messages: `codec-vorbis 0.1.0`. If it is unknown, the place in the source. If it was
-    /// installed, also its file.
+    /// The package, for messages: `codec-vorbis 0.1.0`. The place in the source if the package is unknown.
+    /// Also the file if it was installed.
     pub(crate) fn provider(&self) -> String {
         let package = self.package().map(|package| match self.version() {
             Some(version) => format!("{package} {version}"),

@@ -192,7 +192,7 @@ impl Error for LoadError {
     }
 }
 
-// Beside `LoadError`, since a failure knows nothing of the errors that carry it.
+// It stands beside `LoadError`, since a failure knows nothing of the errors that carry it.
 impl<E: Error + Send + Sync + 'static> From<E> for LoadFailure {
     fn from(error: E) -> Self {
         let other: Option<&LoadError> = (&error as &dyn Any).downcast_ref();
@@ -234,7 +234,7 @@ impl EntryName {
         self.group.entry(self.name)
     }
 
-    /// The end of a message that it is broken: on a line of its own where the message has several.
+    /// The end of a message that it is broken: on a separate line if the message has several.
     fn remedy(&self, message: &str) -> impl fmt::Display {
         let between = if message.contains('\n') { "\n" } else { "; " };
         fmt::from_fn(move |f| match &*self.provider.remedy {
@@ -387,7 +387,7 @@ pub enum OptionError {
     UnknownOption {
         /// The name, its group and its package.
         entry: EntryName,
-        /// The option, and those that the entry point has.
+        /// The option, and the options that the entry point has.
         option: Arc<UnknownOption>,
     },
     /// The entry point is loaded, and does not read its options again.
@@ -430,7 +430,7 @@ impl fmt::Debug for OptionError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownOption {
     pub(crate) asked: String,
-    /// Unless the error is that of the call that sets it.
+    /// `None` if the call that sets the option returns the error.
     pub(crate) set_by: Option<OptionOrigin>,
     pub(crate) nearest: Option<&'static str>,
     pub(crate) known: &'static [OptionSpec],
@@ -466,7 +466,7 @@ impl fmt::Display for UnknownOption {
         let Some(widest) = self.known.iter().map(|spec| spec.name().len()).max() else {
             return f.write_str("; there are no options");
         };
-        // A note in a report is the first line alone.
+        // A note in a report is only the first line.
         f.write_str("\nthe options are:")?;
         let mut known = self.known.iter();
         known.try_for_each(|spec| write!(f, "\n  {:widest$}  {}", spec.name(), spec.description()))

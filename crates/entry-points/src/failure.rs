@@ -8,9 +8,9 @@ use std::time::Duration;
 /// The error of a `load` function that cannot return a plugin.
 ///
 /// There are two kinds, since callers handle them differently. The plugin is *unavailable* on this machine:
-/// the driver or the hardware is missing, and the plugin itself is sound. It may come, so a use of the name
-/// runs `load` again, once [`UNAVAILABLE_FOR`](Self::UNAVAILABLE_FOR) has passed. Or it *failed*, which every
-/// use of the name returns until a [`retry`](crate::Group::retry).
+/// the driver or the hardware is missing, and the plugin itself is sound. It may turn up later, so a use of
+/// the name runs `load` again once [`UNAVAILABLE_FOR`](Self::UNAVAILABLE_FOR) has passed. Or it *failed*,
+/// which every use of the name returns until a [`retry`](crate::Group::retry).
 ///
 /// `?` converts any error, which then counts as a failure. Only
 /// [`LoadError::Unavailable`](crate::LoadError::Unavailable) of another entry point stays unavailable. For
@@ -32,9 +32,9 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct LoadFailure {
     unavailable: bool,
-    /// The message, and those of the chain of sources, innermost last. They are formatted once, while `load`
-    /// runs: there a panic in an error's `Display` is a failure of that plugin, while in a report it would
-    /// break the whole table.
+    /// The message and its chain of sources, innermost last. They are formatted once, while `load` runs:
+    /// there a panic in an error's `Display` is a failure of that plugin, while in a report it would break
+    /// the whole table.
     messages: Arc<[String]>,
     cause: Arc<dyn Error + Send + Sync>,
 }
@@ -42,7 +42,7 @@ pub struct LoadFailure {
 impl LoadFailure {
     /// How long uses of a name return an [unavailable](Self::unavailable) failure, before the next use runs
     /// `load` again: one second. A loop that uses the name searches for libraries at most this often, and
-    /// soon finds a driver that is installed meanwhile.
+    /// soon finds a newly installed driver.
     pub const UNAVAILABLE_FOR: Duration = Duration::from_secs(1);
 
     /// A failure with this message: what went wrong, in lower case and without a full stop.
@@ -56,17 +56,17 @@ impl LoadFailure {
     ///
     /// Unlike any other failure it is not permanent: uses of the name return it for
     /// [`UNAVAILABLE_FOR`](Self::UNAVAILABLE_FOR), and the next use runs `load` again. So `load` finds a
-    /// driver or a server that comes while the program runs. `load` may run many times: it releases what it
-    /// has opened and allocated before it returns this failure.
+    /// driver or a server that turns up while the program runs. `load` may run many times: it releases what
+    /// it has opened and allocated before it returns this failure.
     ///
-    /// It is for a plugin that can do nothing at the moment. A plugin whose driver works, and which has
-    /// nothing to offer yet, loads and says so by its own interface.
+    /// It is for a plugin that can do nothing at the moment. A plugin whose driver works but has nothing to
+    /// offer yet loads, and says so through its own interface.
     #[must_use]
     pub fn unavailable(reason: impl fmt::Display) -> Self {
         Self::of(true, Message { text: reason.to_string(), source: None })
     }
 
-    /// Makes `source` the cause behind the message. It replaces the error from which this failure was made.
+    /// Makes `source` the cause behind the message, in place of the error from which this failure was made.
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let text = self.messages[0].clone();
@@ -85,7 +85,7 @@ impl LoadFailure {
         &*self.cause
     }
 
-    /// The message, and those of the chain of sources, innermost last.
+    /// The message and its chain of sources, innermost last.
     #[must_use]
     pub fn messages(&self) -> &[String] {
         &self.messages

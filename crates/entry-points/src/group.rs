@@ -38,7 +38,7 @@ use crate::versions::Versions;
 ///   [`report`](Self::report) run no plugin's code.
 /// - **Loading is lazy.** A plugin's `load` runs at the first use of its name: once, on the thread that uses
 ///   it, with no lock held. Different names load in parallel. A loaded plugin is never unloaded.
-/// - **What is broken stays so, what is missing may come.** A failure is remembered until
+/// - **A broken plugin stays broken; a missing driver may turn up later.** A failure is remembered until
 ///   [`retry`](Self::retry). A use looks for a missing driver or hardware again, after
 ///   [`UNAVAILABLE_FOR`](crate::LoadFailure::UNAVAILABLE_FOR).
 /// - **A bad plugin harms only itself.** Its error or panic becomes its [`State`](crate::State). With
@@ -184,9 +184,9 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
-    /// Names further variables that the framework reads. One in the environment that is almost one of them is
-    /// a note in the report, as a misspelt switch is. `PREFIX_*` stands for the variables of another group
-    /// with the [switches](Self::switches) `PREFIX`.
+    /// Names further variables that the framework reads. The report notes a variable in the environment that
+    /// is almost one of them, as it does for a misspelt switch. `PREFIX_*` stands for the variables of
+    /// another group with the [switches](Self::switches) `PREFIX`.
     #[must_use]
     pub const fn variables(mut self, names: &'static [&'static str]) -> Self {
         self.declaration.variables = names;
@@ -253,7 +253,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     pub fn usable(&'static self, name: &str) -> Result<Entry<P>, LoadError> {
         match self.table().index.find(name) {
             Some(slot) if slot.usable() => Ok(Entry(slot)),
-            // Another thread may have made it usable since.
+            // Another thread may have made it usable meanwhile.
             Some(slot) => slot.chosen(slot.claims()).map(|_| Entry(slot)),
             None => Err(LoadError::Unknown(self.unknown_name(name))),
         }
@@ -318,17 +318,17 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         })
     }
 
-    /// Every entry point with its state, notes on probable mistakes, and the reason why the list may be
-    /// short. Runs no plugin's code.
+    /// Every entry point with its state, notes on probable mistakes, and the reason why some may be missing.
+    /// Runs no plugin's code.
     #[must_use]
     pub fn report(&'static self) -> Report {
         let table = self.table();
         let rows = table.index.sorted().into_iter().flat_map(Slot::rows).collect();
         let mut notes = table.notes(&self.declaration.name);
         notes.extend(self.notes.iter().flatten().cloned());
-        // What searches for files notes where.
+        // Code that searches for files adds a note of where.
         let searches = self.notes.iter().flatten().next().is_some();
-        // A private group collects nothing, so that no `autoload!` line would add a name.
+        // A private group collects nothing, so no `autoload!` line would add a name.
         let advice = self.source.and_then(|_| table.findings.advice(self.autoload_line, searches));
         let interface = std::any::type_name::<P>();
         let without_block = self.source.map_or_else(Vec::new, |_| table.findings.without_block());
@@ -363,10 +363,10 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 
     /// Adds an entry point that is in a file, which is opened at the first use of the name.
     ///
-    /// A file that appears in a folder must not break a program that works. So an entry point that is linked
-    /// or registered with this name, and is on, takes precedence. Of several that are installed, the first
-    /// has the name. The report lists the others as duplicates, with their files. `…_INSTALLED=0` disables
-    /// all that are installed, and the other [`Switches`] hold for them too.
+    /// A file that appears in a folder must not break a working program. So an entry point that is linked or
+    /// registered with this name, and is on, takes precedence. If several are installed, the first has the
+    /// name. The report lists the others as duplicates, with their files. `…_INSTALLED=0` disables all
+    /// installed ones, and the other [`Switches`] apply to them too.
     ///
     /// Installing one file again under its name changes nothing. Any thread may call this at any time. The
     /// entry point stays for the life of the program.
@@ -384,7 +384,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     }
 
     /// Adds a note to reports and to the error for an unknown name: why a file was not installed, or which
-    /// folders were searched. A note that is there already is not added again.
+    /// folders were searched. A note is added only once.
     pub fn add_note(&'static self, note: impl Into<String>) {
         let note = note.into();
         // In a fork, another thread of the parent may have been adding one. A note is not worth an error.
@@ -415,7 +415,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         }
     }
 
-    /// Sets switches and options that hold where the environment sets none, such as those of a configuration
+    /// Sets switches and options that apply where the environment sets none, for example from a configuration
     /// file, each with its origin for messages. An empty variable counts as unset: `…_DISABLE=,` is a list
     /// without patterns, which takes the place of a default. [`set_option`](Self::set_option) takes
     /// precedence over both.
@@ -429,8 +429,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     ///
     /// # Errors
     ///
-    /// [`DefaultsError`] if the group was used or configured before, or has defaults. They are set once,
-    /// since two files would leave the user with a guess.
+    /// [`DefaultsError`] if the group was used or configured before, or has defaults. They are set only once,
+    /// since with two files the user would have to guess.
     pub fn set_defaults(&'static self, defaults: Defaults) -> Result<(), DefaultsError> {
         let Ok(configured) = self.configured.writer() else {
             return Err(DefaultsError::InUse { group: self.name() });
@@ -467,8 +467,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     /// ```
     ///
     /// The variable is read once, at the first use of the group, whether or not
-    /// [`configure`](Self::configure) was called. An option in it that the entry point does not have is the
-    /// error of loading that entry. [`report`](Self::report) has a note for an option whose name the group
+    /// [`configure`](Self::configure) was called. An option in it that the entry point does not have makes
+    /// loading that entry fail. [`report`](Self::report) has a note for an option whose name the group
     /// does not have, and for a piece that is not valid. It shows the options in force and where they were
     /// set.
     ///
@@ -495,7 +495,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     fn claim(&'static self, point: &'static EntryPoint<P>, claim: Claim) -> Result<(), RegisterError> {
         let table = self.table();
         let forked = |Orphaned| RegisterError::Forked { name: point.name(), group: self.name() };
-        // Held to the end. Otherwise two threads could both add the same name.
+        // Held to the end: otherwise two threads could add the same name.
         let mut index = table.index.writer().map_err(forked)?;
         if let Some(slot) = table.index.find(point.name()) {
             return slot.claim(point, claim, &table.settings).map_err(forked)?;
@@ -534,7 +534,7 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
             Ok(_configured) => self.table.get_or_init(|| self.new_table()),
             Err(Orphaned) => self.table_after_fork.get_or_init(|| Box::new(self.new_table())),
         };
-        // Outside of the lock, since a logger may look up a name of this group.
+        // Done outside the lock, since a logger may look up a name of this group.
         if !table.warned.swap(true, Ordering::Relaxed) {
             used_groups::add(self);
             for note in table.notes(&self.declaration.name) {

@@ -36,7 +36,7 @@ impl GroupName {
 }
 
 impl fmt::Debug for GroupName {
-    /// The name alone, since the noun does not identify a group.
+    /// Compares only the name, since the noun does not identify a group.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.name, f)
     }

@@ -11,8 +11,7 @@ use crate::used_groups;
 /// returns them. Runs no plugin's code.
 ///
 /// They are the groups that [`group!`](crate::group) declares in the crates of this program, used or not,
-/// and private groups that were used. A shared library that has its own copy of this crate has groups of its
-/// own.
+/// and private groups that were used. A shared library with its own copy of this crate has its own groups.
 ///
 /// ```rust,standalone_crate
 /// use entry_points::{EntryPoint, groups};
@@ -44,7 +43,7 @@ pub fn groups() -> Groups {
     Groups { reports }
 }
 
-/// Each group once, in no order. It uses none of them.
+/// Each group once, in no order. Uses none of them.
 pub(crate) fn all() -> Vec<&'static dyn AnyGroup> {
     let mut all = declared_groups();
     all.extend(used_groups::all());
@@ -71,7 +70,7 @@ impl Groups {
         &self.reports
     }
 
-    /// The report on the group of this name.
+    /// The report on the group with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Report> {
         self.reports.iter().find(|report| report.group() == name)

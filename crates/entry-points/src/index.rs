@@ -2,9 +2,9 @@
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard, OnceLock, Ordering, Orphaned};
 
-/// Table `n` has `SMALLEST << n` cells; the last one holds a thousand million names.
+/// Table `n` has `SMALLEST << n` cells; the last one holds a billion names.
 const SIZES: usize = 28;
-/// Smaller in models, so that one name more makes a table grow.
+/// Smaller in models, so that one more name makes a table grow.
 const SMALLEST: usize = if cfg!(all(test, loom)) { 2 } else { 16 };
 
 /// An item of the index, with a name that lives for the whole program.
@@ -72,7 +72,7 @@ impl<T: Named + 'static> Index<T> {
         }
     }
 
-    /// Adds an item to `len` others. Only one thread may call this at a time.
+    /// Adds an item to the `len` others. Only one thread may call this at a time.
     fn insert(&self, item: &'static T, len: usize) {
         let newest = self.newest.load(Ordering::Relaxed);
         let needed = Self::size_for(len + 1).max(newest);
@@ -91,7 +91,7 @@ impl<T: Named + 'static> Index<T> {
         self.tables[size].get().map(|cells| &**cells)
     }
 
-    /// The smallest table of which `len` names fill at most half.
+    /// The smallest table that `len` names fill at most half.
     fn size_for(len: usize) -> usize {
         (0..SIZES).find(|size| SMALLEST << size >= 2 * len).unwrap_or(SIZES - 1)
     }
@@ -280,7 +280,7 @@ mod tests {
             hashes.sort_unstable();
             hashes.dedup();
             assert_eq!(hashes.len(), 10_000, "{prefix}");
-            // The low bits choose the cell: of 32,768 cells, ten thousand names should hit some 8,600.
+            // The low bits choose the cell: ten thousand names should hit some 8,600 of 32,768 cells.
             let mut cells: Vec<_> = hashes.iter().map(|hash| hash % 32_768).collect();
             cells.sort_unstable();
             cells.dedup();

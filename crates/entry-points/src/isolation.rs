@@ -1,4 +1,4 @@
-//! Calling a plugin's code, so that a panic in it goes no further.
+//! Calls into a plugin's code, from which no panic escapes.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

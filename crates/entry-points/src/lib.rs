@@ -78,8 +78,8 @@ pub use crate::switches::Switches;
 /// in it. So features, target tables, renames and dev-dependencies are taken into account.
 ///
 /// The macro also refers to the hidden constant that an [`entry_points!`] block leaves at the root of its
-/// crate, by an ordinary typed path. So it does not depend on the linker to keep the sections of another
-/// crate. A plugin for another version of its framework is a compile error if entry-points is another version
+/// crate, by an ordinary typed path. So it does not depend on the linker keeping another crate's sections. A
+/// plugin for another version of its framework is a compile error if entry-points is another version
 /// too, and otherwise a note in the report.
 ///
 /// **Every direct dependency is linked**, with or without entry points. `except` leaves one out, such as a
@@ -89,16 +89,16 @@ pub use crate::switches::Switches;
 /// # In a library
 ///
 /// Only *direct* dependencies are linked. A library that brings its own plugins, or re-exports plugin crates,
-/// writes the line as well, once and at its root: the line of a program leads to those of the libraries that
-/// it links. Elsewhere in a library, and twice in one module, the line is a compile error.
+/// writes the line as well, once and at its root: a program's line leads to the lines of the libraries that
+/// it links. Elsewhere in a library, or twice in one module, the line is a compile error.
 ///
 /// A crate that re-exports two plugin crates by glob has two hidden constants under one name, and rustc warns
 /// about it. Re-export their items by name, and write the line.
 ///
 /// # By hand
 ///
-/// No one guarantees that a procedural macro may read rustc's arguments. Where it cannot, the macro is a
-/// compile error that says so. Name the crates by hand then, with the same result:
+/// Nothing guarantees that a procedural macro may read rustc's arguments. Where it cannot, the macro is a
+/// compile error that says so. Then name the crates by hand, with the same result:
 ///
 /// ```text
 /// entry_points::autoload!(only codec_vorbis, codec_opus);
@@ -195,8 +195,8 @@ macro_rules! entry_points {
 /// ```
 ///
 /// The function returns `&'static Group<…>`. The slice itself has only the entry points that linkme
-/// collected; the group has those of every collector, and knows their switches and states. Two groups of one
-/// crate need two names.
+/// collected; the group has every collector's, and knows their switches and states. Two groups of one crate
+/// need two names.
 #[macro_export]
 macro_rules! group {
     ($($declaration:tt)*) => {

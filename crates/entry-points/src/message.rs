@@ -18,8 +18,8 @@ pub fn did_you_mean(similar: Option<impl fmt::Display>) -> impl fmt::Display {
 /// The values of a variable that is on or off, for messages.
 pub const SWITCH_WORDS: &str = "1, true, yes or on, or else 0, false, no or off";
 
-/// Whether a variable with one of [`SWITCH_WORDS`] is on. `None` for any other value. Case does not count,
-/// nor space at the ends.
+/// Whether a variable with one of [`SWITCH_WORDS`] is on. `None` for any other value. Case and surrounding
+/// space do not matter.
 #[must_use]
 pub fn parse_switch(value: &str) -> Option<bool> {
     match value.trim().to_ascii_lowercase().as_str() {
@@ -50,7 +50,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-/// A path, escaped for one line of a message. It is not cut: half of a path leads nowhere. On Windows the
+/// A path, escaped for one line of a message. It is not cut, as half a path is useless. On Windows the
 /// separator `\` stays as it is.
 #[must_use]
 pub fn shown_path(path: &Path) -> String {

@@ -53,7 +53,7 @@ use self::wait_graph::{Attempt, GRAPH, wait};
 /// assert_eq!(left().unwrap_err(), "it needs itself to load: left -> right -> left");
 /// ```
 ///
-/// The cycle detection does not know threads that the loading code itself starts and joins.
+/// The cycle detection does not see threads that the loading code itself starts and joins.
 pub struct OnceLoad<T, E> {
     value: OnceLock<Loaded<T>>,
     progress: Mutex<Progress<E>>,
@@ -109,7 +109,7 @@ pub(crate) enum Stage<E> {
     Failed(Arc<E>),
 }
 
-/// The state of a cell, as threads that load it share it.
+/// The state of a cell, shared by the threads that load it.
 enum Progress<E> {
     NotLoaded,
     Loading { attempt: Arc<Attempt>, result: SharedResult<E> },
@@ -117,7 +117,7 @@ enum Progress<E> {
     Failed(Failure<E>),
 }
 
-/// The outcome of the last attempt, if it failed and the cell shows it. It stays after its time until the
+/// The outcome of the last attempt, if it failed and the cell shows it. It stays beyond its time until the
 /// next attempt, for reports.
 struct Failure<E> {
     /// Shared, so that no `clone` of a plugin's error runs while a lock is held.
@@ -467,8 +467,7 @@ mod tests {
             _ => Remember::Never,
         };
         let loads = AtomicUsize::new(0);
-        // How often a use has run the loading code, at once, almost a second later, a second later and at a
-        // retry.
+        // How often the loading code has run: at once, almost a second later, a second later and at a retry.
         let runs = |kind: &str| {
             let cell: OnceLoad<u8, String> = OnceLoad::remembering(by_text);
             let load = || {

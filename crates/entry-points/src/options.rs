@@ -1,4 +1,4 @@
-//! Options by name: what a plugin declares, and what its `load` function gets.
+//! Options by name: a plugin declares them, and its `load` function gets their values.
 
 use std::error::Error;
 use std::fmt;
@@ -56,8 +56,8 @@ impl OptionSpec {
 
 /// The options of a plugin at one run of its `load` function.
 ///
-/// It contains the values that the program or the environment has set, each of an option that the plugin
-/// declares. See [`Group::set_option`](crate::Group::set_option) for how they are set.
+/// It contains the values that the program or the environment has set for options that the plugin declares.
+/// See [`Group::set_option`](crate::Group::set_option) for how they are set.
 #[derive(Clone, Debug)]
 pub struct Options {
     specs: &'static [OptionSpec],
@@ -66,7 +66,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Options of which none is set, for tests of a `load` function.
+    /// Options without values, for tests of a `load` function.
     ///
     /// ```
     /// use entry_points::{OptionSpec, Options};
@@ -150,7 +150,7 @@ impl Options {
         self.values.iter().find(|value| value.name() == name)
     }
 
-    /// Those of `values` that `specs` declares, in the order of `specs`.
+    /// The `values` that `specs` declares, in the order of `specs`.
     pub(crate) fn declared(specs: &'static [OptionSpec], values: &[OptionValue]) -> Self {
         let set = |spec: &OptionSpec| values.iter().find(|value| value.name() == spec.name).cloned();
         Self { specs, values: specs.iter().filter_map(set).collect() }

@@ -91,7 +91,7 @@ pub struct Row {
     /// The state of the entry point.
     pub state: State,
     /// The options that are set, each with where it was set, in the order of their declaration. Values are
-    /// shown as they are, so an option is no place for a secret.
+    /// shown as they are, so do not put a secret in an option.
     pub options: Vec<OptionValue>,
 }
 
@@ -123,21 +123,21 @@ impl Report {
     }
 
     /// Why an entry point may be missing from the rows: which crates `autoload!` links, or that the program
-    /// has no such line. Not a mistake in itself: a program may name its plugins by hand. `None` for a group
-    /// that collects nothing, and where no collector works, which is a note.
+    /// has no such line. This is not a mistake in itself: a program may name its plugins by hand. `None` for
+    /// a group that collects nothing, and where no collector works, which has a note.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
     }
 
-    /// The crates that an `autoload!` line links and that have no `entry_points!` block in this build, by the
-    /// names that code has for them, sorted: all that are no plugins, and a plugin whose feature is off.
+    /// The crates that an `autoload!` line links and that have no `entry_points!` block in this build, by
+    /// their names in code, sorted: crates that are not plugins, and plugins whose feature is off.
     #[must_use]
     pub fn without_block(&self) -> &[&'static str] {
         &self.without_block
     }
 
-    /// At most `most` rows, and how many there are more: for messages.
+    /// At most `most` rows, and the number of further ones: for messages.
     pub(crate) fn fmt_rows(&self, f: &mut fmt::Formatter<'_>, most: usize) -> fmt::Result {
         let shown = &self.rows[..self.rows.len().min(most)];
         write!(f, "{}", self.group.count(self.rows.len()))?;

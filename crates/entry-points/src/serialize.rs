@@ -19,7 +19,7 @@ impl Serialize for Report {
 }
 
 /// All fields, in the order of their declaration; an unknown one is null. A path that is not UTF-8 is shown
-/// as well as it can be.
+/// lossily.
 impl Serialize for Row {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("Row", 9)?;
@@ -37,7 +37,7 @@ impl Serialize for Row {
 }
 
 /// A map with the `kind` and what belongs to it. Times are in seconds. `errors` has the whole message of each
-/// error, the last of which caused those before it.
+/// error; each one was caused by the next.
 impl Serialize for State {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

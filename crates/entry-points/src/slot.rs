@@ -21,7 +21,7 @@ use crate::sync::{AtomicBool, Mutex, Ordering, Orphaned};
 use crate::verdict::{self, Standing, Verdict};
 use crate::versions::Versions;
 
-/// A broken plugin stays broken until the program retries. A missing driver or hardware may come.
+/// A broken plugin stays broken until the program retries. A missing driver or hardware may turn up later.
 fn remember(error: &LoadError) -> Remember {
     match error {
         LoadError::Unavailable { .. } => Remember::For(LoadFailure::UNAVAILABLE_FOR),
@@ -34,12 +34,13 @@ pub(crate) struct Slot<P: ?Sized + 'static> {
     pub(crate) name: &'static str,
     pub(crate) group: &'static Declaration,
     plugin: OnceLoad<&'static P, LoadError>,
-    /// Whether a candidate has the name. A copy that look-ups read with one atomic load; `claims` is a list.
+    /// Whether a candidate has the name: a copy that look-ups read with one atomic load, since `claims` is a
+    /// list.
     usable: AtomicBool,
     claims: Versions<Claims<P>>,
     /// The options in force, declared or not. Locked while one is set, and briefly by loads and reports.
     options: Mutex<Vec<OptionValue>>,
-    /// Those of the environment, which are in force at first.
+    /// The environment's options, which are in force at first.
     options_at_first: Vec<OptionValue>,
 }
 
@@ -161,7 +162,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         Options::declared(point.options(), &self.options_in_force()).into_values()
     }
 
-    /// The options in force, for reports. Those of the environment if another thread of the parent process
+    /// The options in force, for reports. They are the environment's if another thread of the parent process
     /// was setting one at the time of the fork: a report never fails.
     fn options_in_force(&self) -> Vec<OptionValue> {
         self.options.lock().map_or_else(|Orphaned| self.options_at_first.clone(), |options| options.clone())
@@ -272,7 +273,7 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
         let result = self.refusal(claims, point, claim).map_or(Ok(()), Err);
         let mut candidates = claims.candidates.clone();
         match known {
-            // It is listed already, and a refused claim must not replace the earlier one.
+            // It is already listed, and a refused claim must not replace the earlier one.
             Some(_) if result.is_err() => return Ok(result),
             // It moves to the end of the list, since the last override has the name.
             Some(at) => drop(candidates.remove(at)),

@@ -10,9 +10,9 @@ use crate::message::and;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum State {
-    /// It is linked or registered, and not loaded: its name was not used yet, or its failure was forgotten.
+    /// It is linked or registered but not loaded: its name was not used yet, or its failure was forgotten.
     Linked,
-    /// It is in a file and not loaded. The file was not opened, unless a failure was forgotten.
+    /// It is in a file and not loaded. The file was opened only if a failure was forgotten.
     Installed,
     /// A switch turned it off.
     #[non_exhaustive]
@@ -74,13 +74,13 @@ impl fmt::Display for State {
 /// `Display` prints the first message, and `Debug` all of them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// One line for a report, which names the entry point already.
+    /// One line for a report, which already names the entry point.
     pub(crate) brief: String,
     pub(crate) messages: Vec<String>,
 }
 
 impl Cause {
-    /// The message of the error, and those of the errors that caused it, innermost last.
+    /// The messages of the error and of the errors that caused it, innermost last.
     #[must_use]
     pub fn messages(&self) -> &[String] {
         &self.messages

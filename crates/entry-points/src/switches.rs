@@ -15,7 +15,7 @@ use crate::pattern::Pattern;
 /// A group with [`Group::switches("CODEC_DECODER")`](crate::Group::switches) in its declaration reads them
 /// from the environment at its first use. [`Group::configure`](crate::Group::configure) sets them in code
 /// before that; the group then does not read these variables.
-/// [`Group::set_defaults`](crate::Group::set_defaults) sets what holds where a variable is unset or empty.
+/// [`Group::set_defaults`](crate::Group::set_defaults) sets what applies where a variable is unset or empty.
 ///
 /// | Variable | Field | Meaning |
 /// |---|---|---|
@@ -27,7 +27,7 @@ use crate::pattern::Pattern;
 /// A pattern is a name or `package/name`, in which `*` stands for any text and `?` for one character. Case
 /// and surrounding space do not matter. An entry point that matches both lists is on, as in the Vulkan loader
 /// (`VK_LOADER_DRIVERS_SELECT`). `autoload` takes precedence over `select`. The built-in entry points of a
-/// group cannot be disabled. A misspelt variable, such as `CODEC_DECODER_SELEKT`, is a note in the report.
+/// group cannot be disabled. The report notes a misspelt variable, such as `CODEC_DECODER_SELEKT`.
 /// Another variable, `CODEC_DECODER_OPTIONS`, sets options of entry points: see
 /// [`Group::set_option`](crate::Group::set_option).
 ///
@@ -57,8 +57,8 @@ impl Default for Switches {
 }
 
 impl Switches {
-    /// All variables that a group with this prefix reads, those above and `…_OPTIONS`: for a program that
-    /// starts another one without them, as tests do.
+    /// All variables that a group with this prefix reads, including `…_OPTIONS`: for a program that starts
+    /// another one without them, as tests do.
     ///
     /// ```
     /// let variables = entry_points::Switches::variables("CODEC_DECODER");
@@ -87,7 +87,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 struct Switch<T> {
     value: T,
-    /// The switch in messages, as the cause why a name is off: `CODEC_DECODER_DISABLE=vorb*`.
+    /// The switch in messages, as the reason why a name is off: `CODEC_DECODER_DISABLE=vorb*`.
     cause: String,
     /// Whether a variable sets it.
     by_variable: bool,
@@ -111,8 +111,8 @@ impl Settings {
         }
     }
 
-    /// Reads the variables that begin with the prefix, through `read`. The defaults are in force where a
-    /// variable is unset or empty.
+    /// Reads the variables that begin with the prefix, through `read`. The defaults apply where a variable is
+    /// unset or empty.
     pub(crate) fn from_env(
         prefix: &str,
         defaults: &Defaults,
@@ -236,7 +236,7 @@ fn shown_value(value: impl fmt::Debug) -> String {
 }
 
 impl<T: Clone + fmt::Debug> Switch<T> {
-    /// The switch as `default` has it, or else with the value `otherwise`, which disables nothing.
+    /// The switch with `default`'s value, or else with the value `otherwise`, which disables nothing.
     fn of_default(end: &str, default: &Option<DefaultValue<T>>, otherwise: T) -> Self {
         let end = end.to_ascii_lowercase();
         match default {
@@ -253,8 +253,8 @@ const VARIABLES: [&str; 5] = ["autoload", "disable", "installed", OPTIONS, "sele
 
 const OPTIONS: &str = "options";
 
-/// Complaints about variables that are probably misspelt: they begin with the prefix, and almost end as one
-/// of the group does. Any other variable with the prefix may belong to the framework. If the program is
+/// Complaints about variables that are probably misspelt: they begin with the prefix, and end almost like one
+/// of the group's. Any other variable with the prefix may belong to the framework. If the program is
 /// `configured` by code, the group reads only the variable of options.
 pub(crate) fn misspelt(
     prefix: &str,

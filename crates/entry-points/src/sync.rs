@@ -16,7 +16,7 @@ pub(crate) use self::of_std::{AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock,
 #[cfg(all(test, loom))]
 pub(crate) mod model;
 
-/// A point in time. Empty on wasm32-unknown-unknown, where `Instant::now` panics.
+/// A point in time; empty on wasm32-unknown-unknown, where `Instant::now` panics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Option<Instant>);
 

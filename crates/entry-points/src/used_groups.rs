@@ -7,13 +7,13 @@ static USED: Versions<Option<&'static dyn AnyGroup>> = Versions::new(None);
 
 /// Adds a group at its first use.
 pub(crate) fn add(group: &'static dyn AnyGroup) {
-    // In a fork, another thread of the parent may have been adding one. A list is not worth an error.
+    // In a fork, another thread of the parent may have been adding one, which is not worth an error.
     if let Ok(used) = USED.writer() {
         used.add(Some(group));
     }
 }
 
-/// All that were added. One may be there twice, if it was used before a fork and after it.
+/// All groups that were added. One may be there twice, if it was used before and after a fork.
 pub(crate) fn all() -> impl Iterator<Item = &'static dyn AnyGroup> {
     USED.iter().flatten().copied()
 }

@@ -24,9 +24,9 @@ pub enum Verdict {
 
 /// One verdict for each of `candidates`, which all claim one name. At most one verdict is [`Verdict::On`].
 ///
-/// The rules apply in this order: reserved words and built-in names, overrides, switches, what is installed,
-/// duplicates. Switches come before duplicates, so that a user can resolve a duplicate by disabling one of
-/// the two.
+/// The rules apply in this order: reserved words and built-in names, overrides, switches, installed entry
+/// points, duplicates. Switches come before duplicates, so that a user can resolve a duplicate by disabling
+/// one of the two.
 pub(crate) fn judge<P: ?Sized>(
     candidates: &[Candidate<P>],
     reserved: bool,
@@ -55,7 +55,8 @@ pub(crate) fn judge<P: ?Sized>(
             })
         })
         .collect();
-    // A file that appears in a folder breaks no program: the first of them is on only where nothing else is.
+    // A file that appears in a folder must not break a program: the first installed one is on only if nothing
+    // else is.
     let is_on = |at: &usize| first_look[*at] == Some(Verdict::On);
     let (installed, others): (Vec<_>, Vec<_>) =
         (0..candidates.len()).filter(is_on).partition(|&at| candidates[at].claim == Claim::Installed);
@@ -207,7 +208,7 @@ mod tests {
             verdicts(&[(A, Claim::Installed), (B, Claim::Linked)], &disable("codec-b/x")),
             ["on", "off"]
         );
-        // It does not settle a dispute of two that are linked.
+        // It does not settle a dispute between two linked entry points.
         let found = verdicts(&[(A, Claim::Installed), (B, Claim::Linked), (B, Claim::Linked)], &everything);
         assert!(found.iter().all(|verdict| verdict.starts_with("duplicate of codec-b")), "{found:?}");
     }

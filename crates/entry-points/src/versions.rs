@@ -6,7 +6,7 @@ use crate::sync::{Mutex, MutexGuard, OnceLock, Orphaned};
 ///
 /// Versions are only added, so that a reader takes no lock. In a child of `fork`, a thread that no longer
 /// exists may hold the lock, and readers still do not wait. Old versions are never freed: use it for a value
-/// that changes a few times in the life of a program.
+/// that changes only a few times while a program runs.
 pub(crate) struct Versions<T> {
     first: Version<T>,
     /// Locked while a version is added.

@@ -33,7 +33,7 @@ enum End {
 
 /// Runs `body` in a child of `fork`, and ends that child if it takes longer than `LIMIT`.
 fn in_a_child(body: impl FnOnce() -> c_int) -> End {
-    // SAFETY: the child runs what is to be tested and ends by `_exit`.
+    // SAFETY: the child runs the code under test and ends by `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork fails");
     if child == 0 {

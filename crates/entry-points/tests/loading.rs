@@ -440,7 +440,7 @@ fn a_cycle_through_a_waiting_thread_and_a_middle_entry_taints_the_middle_too() {
 entry_points::group! {
     /// Plugins of a group with switches.
     static SWITCHED: [EntryPoint<Plugin>];
-    /// That group.
+    /// The group of `SWITCHED`.
     fn switched() -> Group<Plugin> {
         Group::new("test.switched").switches("TEST_SWITCHED")
     }

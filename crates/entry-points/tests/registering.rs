@@ -8,7 +8,7 @@ use std::thread;
 use entry_points::{EntryPoint, Group, LoadError, RegisterError, State, Switches};
 
 entry_points::group! {
-    /// Numbers, of which one is linked.
+    /// Numbers, one of which is linked.
     static NUMBERS: [EntryPoint<u32>];
     fn numbers() -> Group<u32> {
         Group::new("test.numbers").switches("TEST_NUMBERS")
@@ -16,7 +16,7 @@ entry_points::group! {
 }
 
 entry_points::group! {
-    /// Letters, of which none is linked.
+    /// Letters, none of which is linked.
     static LETTERS: [EntryPoint<char>];
     fn letters() -> Group<char> {
         Group::new("test.letters")

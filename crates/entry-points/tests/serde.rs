@@ -63,7 +63,7 @@ fn a_report_has_the_fields_of_its_rows_with_files_and_options() {
     assert_eq!(json_of(&GROUP), expected);
 }
 
-/// Runs again in a process of its own, which has the variable.
+/// Runs again in its own process, which has the variable.
 #[cfg(not(any(miri, target_family = "wasm")))]
 #[test]
 fn an_option_names_the_variable_that_set_it() {

@@ -12,7 +12,7 @@ pub(crate) enum Status {
     /// The collector is not part of this build.
     #[default]
     Absent,
-    /// The collector does not find even the sentinel of this crate.
+    /// The collector does not even find this crate's sentinel.
     Blind,
     /// The collector finds the sentinel.
     Works,
@@ -138,10 +138,10 @@ impl Findings {
         self.linkme != Status::Works && self.inventory != Status::Works && self.autoloads.is_empty()
     }
 
-    /// Advice for a user who misses an entry point: which `autoload!` lines there are, or which line to
+    /// Advice for a user whose entry point is missing: which `autoload!` lines there are, or which line to
     /// write.
     ///
-    /// In a program that `searches` for entry points in files, the lack of a line is no mistake.
+    /// In a program that `searches` for entry points in files, a missing line is not a mistake.
     pub(crate) fn advice(&self, autoload_line: &str, searches: bool) -> Option<String> {
         let shared = match self.inventory {
             Status::Works => "",

@@ -33,7 +33,7 @@ pub trait Collected: 'static {
 pub trait AnyGroup: Send + Sync {
     fn name(&self) -> &'static str;
     fn report(&'static self) -> Report;
-    /// Whether `set_defaults` would succeed. It uses nothing.
+    /// Whether `set_defaults` would succeed. Does not use the group.
     fn accepts_defaults(&self) -> Result<(), DefaultsError>;
     fn set_defaults(&'static self, defaults: Defaults) -> Result<(), DefaultsError>;
     /// What has become of the default of a switch, such as `disable`.
@@ -82,8 +82,8 @@ impl SliceId {
 }
 
 // Not public API. Used by generated code.
-/// An entry point and its group, with the type of the plugin erased, so that one list holds those of all
-/// groups.
+/// An entry point and its group, with the type of the plugin erased, so that one list can hold all groups'
+/// entry points.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Registration {
@@ -113,7 +113,7 @@ pub struct Autoload {
     /// that it works.
     pub(super) module: Option<&'static str>,
     pub(super) crates: &'static [Linked],
-    /// Whether it is known to be a line of a library, and not that of the program.
+    /// Whether it is known to be a library's line, and not the program's.
     pub(super) is_library: bool,
 }
 
@@ -124,7 +124,7 @@ impl Autoload {
     }
 
     /// It refers to something, as the lines of programs do: mold before 2.4.1 puts elements without a
-    /// relocation into a section of their own, where linkme finds none of them.
+    /// relocation into a separate section, where linkme does not find them.
     pub(super) const SENTINEL: Self = Self {
         module: None,
         crates: &[Linked { name: "entry-points", points: &[], autoload: None }],
@@ -141,7 +141,7 @@ pub struct Linked {
     pub(super) name: &'static str,
     /// Its entry points for all groups.
     pub(super) points: &'static [Registration],
-    /// Its own line, if it has one. No collector need find that.
+    /// Its own line, if it has one. It works even if no collector finds that line.
     pub(super) autoload: Option<&'static Autoload>,
 }
 
@@ -159,7 +159,7 @@ impl Linked {
 /// The line in words: its module, the crates that it links, and which of these have an `entry_points!` block.
 impl fmt::Display for Autoload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A longer list is not readable.
+        /// A longer list would not be readable.
         const MOST: usize = 16;
         let names = |crates: &mut dyn Iterator<Item = &Linked>| -> Vec<String> {
             crates.map(|one| one.name.to_owned()).collect()

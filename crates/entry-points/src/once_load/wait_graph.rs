@@ -96,7 +96,7 @@ impl Graph {
         caught
     }
 
-    /// The path from `wanted` back to the thread `waiter`, as names. `None` if that thread may wait.
+    /// The names on the path from `wanted` back to the thread `waiter`. `None` if that thread may wait.
     ///
     /// The loop ends, since the graph has no cycle: no thread begins to wait if this returns a path.
     fn path_back(&self, waiter: ThreadId, wanted: &Arc<Attempt>) -> Option<Arc<[String]>> {

@@ -79,7 +79,7 @@ impl<T> OnceLock<T> {
         Ok(())
     }
 
-    /// Not modelled: in no model do two threads race here.
+    /// Not modelled, as two threads never race here in any model.
     pub(crate) fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         let value = self.value.get_or_init(make);
         self.is_set().store(true, Ordering::Release);

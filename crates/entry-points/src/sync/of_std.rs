@@ -95,7 +95,7 @@ mod tests {
     fn a_lock_that_a_thread_of_another_process_holds_is_orphaned() {
         let mutex = Mutex::new(1);
         let guard = mutex.lock().unwrap();
-        // As a child of `fork` finds it.
+        // This is the state that a child of `fork` finds.
         mutex.verdict.store((process() - 1) << 2 | SOUND, Ordering::Relaxed);
         assert_eq!(mutex.lock().err(), Some(Orphaned));
         assert_eq!(mutex.lock().err(), Some(Orphaned), "the verdict is remembered");
