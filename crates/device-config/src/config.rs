@@ -68,8 +68,8 @@ impl Config {
         Self { file: Some(file.into()), ..self }
     }
 
-    /// The program's own folders of plugins. [`load`](Self::load) installs them with those of the file, which
-    /// come behind them: of several backends with one name the first is used. Do not call `Plugins::install`
+    /// The program's own folders of plugins. [`load`](Self::load) installs them, followed by the file's: of
+    /// several backends with one name, the first is used. Do not call `Plugins::install`
     /// before `load`, since it is a use of the group of backends.
     ///
     /// [`trust_any_owner`](device_plugin::Plugins::trust_any_owner) holds for the file too.

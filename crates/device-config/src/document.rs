@@ -96,7 +96,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A table whose name is that of a group or its beginning: `[device.backends]` is in `[device]`.
+    /// A table named after a group or the beginning of one: `[device.backends]` is in `[device]`.
     fn below(&mut self, path: String, key: &Key<'_>, table: &DeTable<'_>) -> Result<(), Mistake> {
         if let Some(group) = self.groups.iter().find(|group| ***group == *path) {
             return self.group(group, key, table);

@@ -37,7 +37,7 @@ impl<'a> Places<'a> {
         Self { text, lines: std::iter::once(0).chain(ends).collect(), chars: chars.collect() }
     }
 
-    /// The place of a byte. One behind the text, or within a character, is as good as the nearest before it.
+    /// The place of a byte. A place behind the text, or within a character, counts as the nearest before it.
     pub(crate) fn at(&self, byte: usize) -> At {
         let byte = self.text.floor_char_boundary(byte);
         let line = self.lines.partition_point(|&start| start <= byte);

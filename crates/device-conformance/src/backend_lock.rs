@@ -1,4 +1,4 @@
-//! A lock for each backend: any number of checks share it, and an exclusive check holds it alone.
+//! A lock for each backend: any number of checks share it, or one exclusive check holds it.
 
 use std::collections::BTreeMap;
 

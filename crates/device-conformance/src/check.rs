@@ -98,7 +98,7 @@ impl Check {
         self.exclusive
     }
 
-    /// Runs the check on a device, on a thread of its own. First waits for checks that must not run at the
+    /// Runs the check on a device, on its own thread. First waits for checks that must not run at the
     /// same time.
     ///
     /// A panic is a failure. So is a check that exceeds `limit`, counted from when it begins; its thread

@@ -56,7 +56,7 @@ pub(crate) fn worker() -> Result<Option<Worker>, String> {
 pub(crate) enum Processes {
     /// All checks share one process, as long as it does not crash.
     Shared,
-    /// Each check has a process of its own.
+    /// Each check has its own process.
     Own,
     /// All checks run in the process that prints the report, as a debugger prefers it.
     Here,

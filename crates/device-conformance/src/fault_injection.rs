@@ -155,7 +155,7 @@ pub(crate) fn enqueue_failing(
     accepted(enqueue())?;
     let event = stream.record()?;
     drop(release);
-    // Otherwise the failure could be that of work that is enqueued elsewhere. The stream reports it later.
+    // Otherwise work enqueued elsewhere could get the failure. The stream reports it later.
     let _ = event.synchronize();
     Ok(())
 }
@@ -168,7 +168,7 @@ pub(crate) fn accepted<T>(enqueued: Result<T, DeviceError>) -> Result<T, Failure
     })
 }
 
-/// Whether the driver has a queue of its own for the stream. Such a queue may execute work behind a failure,
+/// Whether the driver has its own queue for the stream. Such a queue may execute work behind a failure,
 /// or not.
 pub(crate) fn is_a_drivers_queue(stream: &Stream) -> Result<bool, Failure> {
     // With a driver's queue, an idle stream calls a kernel at once, on this thread, to submit its work.

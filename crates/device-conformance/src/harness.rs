@@ -1,5 +1,5 @@
 //! What this suite shares with suites for other things that run on devices, such as
-//! `device-kernels-conformance`: the variables, the time limit of a check, what comes of it, what an author
+//! `device-kernels-conformance`: the variables, the time limit of a check, its outcome, what an author
 //! expects of it, and how a run ends.
 //!
 //! A suite opens its device with [`open`], runs each check with [`within`], and makes a [`Verdict`] of the

@@ -27,7 +27,7 @@ pub(crate) struct Hung {
     thread: JoinHandle<()>,
 }
 
-/// From so many threads for each core on, a check may take longer than its limit for that alone.
+/// With this many threads for each core, a check may exceed its limit just because of them.
 const BUSY: f32 = 2.0;
 
 /// How many threads want to run for each core, as the average of a minute. `None` if they are few, or if the
@@ -59,7 +59,7 @@ impl Hung {
         Self { limit, under_way, callers, records, load, thread }
     }
 
-    /// The names of the threads that had calls to the backend under way, that of the oldest call first.
+    /// The names of the threads with calls into the backend under way, the oldest call first.
     pub(crate) fn callers(&self) -> &[Arc<str>] {
         &self.callers
     }

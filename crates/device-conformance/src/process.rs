@@ -1,6 +1,6 @@
-//! For a backend's own tests: tests in a process of their own, and the libraries and threads of this process.
+//! For a backend's own tests: tests in their own process, and the libraries and threads of this process.
 //!
-//! A test needs a process of its own if it changes environment variables, crashes, or counts libraries or
+//! A test needs its own process if it changes environment variables, crashes, or counts libraries or
 //! threads.
 
 use std::env;
@@ -36,7 +36,7 @@ pub fn program() -> Command {
     command
 }
 
-/// Runs one test of this program once more, in a process of its own, and returns its output. `prepare` may
+/// Runs one test of this program once more, in its own process, and returns its output. `prepare` may
 /// change the command.
 ///
 /// ```no_run
@@ -116,7 +116,7 @@ pub fn again_elevated(test: &str, prepare: impl FnOnce(&mut Command) -> &mut Com
     }
     let copy = folder.0.join("elevated");
     fs::copy(env::current_exe().expect("a test has a file"), &copy).expect("there is room");
-    // This group alone may start it: a test program writes any file that its arguments name.
+    // Only this group may start it: a test program writes any file that its arguments name.
     for (path, mode) in [(&copy, 0o4750), (&folder.0, 0o710)] {
         // First, because it removes the bit.
         if let Err(error) = chown(path, None, Some(UNPRIVILEGED)) {
@@ -162,8 +162,7 @@ pub fn is_elevated() -> bool {
     elevated
 }
 
-/// The environment of a child: that of this process, without the variables that choose drivers on this
-/// machine.
+/// The environment of a child: this process's, without the variables that choose drivers on this machine.
 ///
 /// A backend defines one for its tests:
 ///

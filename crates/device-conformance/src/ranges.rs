@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::context::Context;
 
-/// The length of a small buffer. It is a multiple of no alignment but 1.
+/// The length of a small buffer. It is a multiple of no alignment except 1.
 pub(crate) fn small(context: &Context) -> usize {
     21 * context.alignment() + (context.alignment() > 1) as usize
 }

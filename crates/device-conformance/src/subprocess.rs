@@ -1,4 +1,4 @@
-//! Runs a check in a process of its own, because other checks would change what it measures: the number of
+//! Runs a check in its own process, because other checks would change what it measures: the number of
 //! threads, say.
 //!
 //! The check starts this program once more. An environment variable has the name of its own test in the
@@ -33,19 +33,20 @@ const ENDING: Duration = Duration::from_secs(5);
 static IS_SUITE: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the program runs the suite. Returns the suite's arguments in a process that a check has
-/// started: they are not those of the program, which may have others before it gets to the suite.
+/// started. They differ from the program's, which may have handled other arguments before it gets to the
+/// suite.
 pub(crate) fn begin_suite() -> Option<[OsString; 3]> {
     IS_SUITE.store(true, Ordering::Relaxed);
     env::var_os(SUBPROCESS).map(|test| [OsString::new(), test, "--exact".into()])
 }
 
-/// Whether a check has started this process, for itself alone.
+/// Whether a check has started this process, only for itself.
 pub(crate) fn is_one() -> bool {
     env::var_os(SUBPROCESS).is_some()
 }
 
-/// Runs a check in a subprocess. Its time limit is shorter than that of the check, so that the outcome
-/// arrives in time. A subprocess that exceeds its limit and does not end is killed.
+/// Runs a check in a subprocess. Its time limit is shorter than the check's, so that the outcome arrives in
+/// time. A subprocess that exceeds its limit and does not end is killed.
 ///
 /// # Errors
 ///
@@ -121,7 +122,7 @@ fn output_within(program: &mut Command, limit: Duration) -> io::Result<Output> {
     Ok(Output { status, stdout, stderr })
 }
 
-/// Reads on a thread of its own, and passes on what arrives.
+/// Reads on its own thread, and passes on what arrives.
 fn read(mut from: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
     let (sender, printed) = mpsc::channel();
     thread::Builder::new().spawn(move || {

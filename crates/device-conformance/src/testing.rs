@@ -38,7 +38,7 @@ pub fn read_all(buffer: &Buffer) -> Vec<u8> {
 /// Lists a linked backend, uses the cpu, and parses a device name of the backend. Panics if any of that opens
 /// a library or starts a thread.
 ///
-/// It compares the whole process before and after. So call it first, from a test in a process of its own or
+/// It compares the whole process before and after. So call it first, from a test in its own process or
 /// from the only test of its program. `is_driver` recognises the libraries that the backend opens on use,
 /// none of which may be open yet.
 ///

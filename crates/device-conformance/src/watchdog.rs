@@ -1,4 +1,4 @@
-//! Runs a check on a thread of its own, with a time limit, so that a panic or a hang does not end the other
+//! Runs a check on its own thread, with a time limit, so that a panic or a hang does not end the other
 //! checks.
 
 use std::any::Any;

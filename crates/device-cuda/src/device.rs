@@ -55,7 +55,7 @@ impl CudaDriver {
     }
 }
 
-/// Waits until all work of a stream is done. The inner result is that of the work.
+/// Waits until all work of a stream is done. The inner result is the work's.
 ///
 /// # Errors
 ///

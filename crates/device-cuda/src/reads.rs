@@ -1,7 +1,7 @@
-//! Pending reads, and the thread that finishes those of a failed context.
+//! Pending reads, and the thread that finishes them when their context has failed.
 //!
 //! When a read is done, the driver calls a host function behind it. After the context has failed it does not,
-//! and returns the failure only to other calls: a program that waits for the read alone would wait forever.
+//! and returns the failure only to other calls: a program that waits only for the read would wait forever.
 //! So a thread queries the streams with pending reads from time to time.
 
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl HostFunction for PendingRead {
     fn run(self) {
         let Self { entry, destination } = self;
         match entry.take() {
-            // It calls nothing of CUDA: the core frees later what is to be freed. It does not unwind.
+            // It calls nothing of CUDA: the core frees later what has to be freed. It does not unwind.
             Some(completion) => completion.finish(Ok(destination)),
             // The read has returned an error already. Freeing the bytes may call CUDA.
             None => std::mem::forget(destination),

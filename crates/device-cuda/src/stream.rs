@@ -17,7 +17,7 @@ use crate::reads::{PendingRead, Reads};
 /// The driver's side of a stream.
 pub(crate) struct CudaQueue {
     native: Arc<CudaStream>,
-    /// Those of the context.
+    /// The context's pending reads.
     reads: Arc<Reads>,
 }
 
@@ -42,8 +42,8 @@ impl StreamDriver for CudaQueue {
     }
 
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
-        // SAFETY: the core alone calls this, and keeps `source` until the work is done. The bytes of a shared
-        // `HostBuffer` neither move nor change.
+        // SAFETY: only the core calls this, and it keeps `source` until the work is done. The bytes of a
+        // shared `HostBuffer` neither move nor change.
         unsafe { self.stream().copy_from_host(source, DeviceRange::of(destination)?) }
     }
 
@@ -55,11 +55,11 @@ impl StreamDriver for CudaQueue {
     ) -> Result<(), BackendError> {
         let source = DeviceRange::of(source)?;
         let mut read = PendingRead::open(&self.reads, self.stream(), destination, completion)?;
-        // SAFETY: the bytes of a `HostBuffer` stay where they are when it is moved. `read` owns it and leaves
-        // it alone until the host function behind the copy runs; every other way out below waits for the copy
-        // or leaks the bytes.
+        // SAFETY: the bytes of a `HostBuffer` stay where they are when it is moved. `read` owns it and does
+        // not touch it until the host function behind the copy runs; every other way out below waits for the
+        // copy or leaks the bytes.
         if let Err(error) = unsafe { self.stream().copy_to_host(source, read.bytes()) } {
-            // An error may be one of earlier work, which does not say that this copy has not begun.
+            // An error may come from earlier work, and does not mean that this copy has not begun.
             match error.kind() {
                 BackendErrorKind::Lost => read.leak(),
                 _ => read.refuse(),

@@ -37,7 +37,7 @@ fn reason(test: &str, folder: &Path, variables: &[(&str, &str)]) -> String {
     reason
 }
 
-/// What a child does with a folder is to be done by the parent alone.
+/// Only the parent prepares a child's folder.
 fn unless_child<T>(make: impl FnOnce() -> T) -> Option<T> {
     (!process::is_child()).then(make)
 }
@@ -111,8 +111,8 @@ fn a_driver_that_does_not_start_is_broken_whatever_its_code() {
     }
 }
 
-/// The driver starts and one device is another process's: it is said when it is opened, and the backend is
-/// there.
+/// The driver starts and one device is another process's: the error comes when it is opened, and the backend
+/// is there.
 #[test]
 fn a_device_that_another_process_has_for_itself_is_unavailable() {
     const TEST: &str = "a_device_that_another_process_has_for_itself_is_unavailable";

@@ -89,7 +89,7 @@ fn memory_of_another_backend_is_an_error_for_a_kernel() {
     });
 }
 
-/// After a loss each call returns it, no thread waits for ever, and dropping harms nothing.
+/// After a loss each call returns it, no thread waits forever, and drops do no harm.
 fn is_lost(device: Device, name: &str) {
     for error in [device.allocate(16).unwrap_err(), device.synchronize().unwrap_err()] {
         assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
@@ -136,7 +136,7 @@ fn a_failure_in_queued_work_loses_the_device_and_answers_every_read() {
     let error = work().unwrap_err();
     assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
     is_lost(device, "CUDA_ERROR_ILLEGAL_ADDRESS (700)");
-    // Its context is not that of the other device, which goes on.
+    // The other device has another context, and continues.
     let other = self::device("cuda:1").unwrap();
     let buffer = other.allocate(100).unwrap();
     buffer.fill(.., &[1]).unwrap();
@@ -157,7 +157,7 @@ fn a_code_that_no_version_knows_is_an_error_with_its_number() {
     assert!(message.contains("error 40000, which this driver has no name for"), "{message}");
 }
 
-/// On hardware, in a process of its own, which has the device no more then.
+/// On hardware, in its own process, which has the device no more then.
 #[test]
 fn a_kernel_that_traps_loses_the_device() {
     const TEST: &str = "a_kernel_that_traps_loses_the_device";
@@ -179,8 +179,8 @@ fn a_kernel_that_traps_loses_the_device() {
     is_lost(device, "CUDA_ERROR_");
 }
 
-/// The simulated driver compiles nothing, and refuses one malformed text with a log: that it gets here is
-/// what is tested.
+/// The simulated driver compiles nothing, and refuses one malformed text with a log: the test is that it gets
+/// here.
 #[test]
 fn the_log_of_a_compiler_is_in_the_error() {
     const TEST: &str = "the_log_of_a_compiler_is_in_the_error";
@@ -241,7 +241,7 @@ fn the_context_that_others_made_current_to_a_thread_stays_so() {
     });
 }
 
-/// What a kernel is told that has the context of before current, when the device was closed and opened again.
+/// The error that a kernel gets with the old context current, after the device was closed and opened again.
 #[test]
 fn a_kernel_with_a_context_of_before_does_not_lose_the_device() {
     on_both("a_kernel_with_a_context_of_before_does_not_lose_the_device", |device| {
@@ -262,7 +262,7 @@ fn is_retained(ordinal: i32) -> bool {
     active != 0
 }
 
-/// In a process of its own, which alone has the device: on the GPU of this machine and on the
+/// In its own process, the only one with the device: on the GPU of this machine and on the
 /// simulated driver.
 #[test]
 fn what_a_program_still_has_when_a_device_is_closed_stays_valid_and_then_the_context_goes() {

@@ -59,7 +59,7 @@ fn a_malformed_kernel_is_an_error_with_the_compilers_log() {
         let message = error.to_string();
         assert!(message.starts_with("the kernel does not compile: ") && message.contains(word), "{message}");
     }
-    // It is the program's mistake, and the device goes on.
+    // It is the program's mistake, and the device continues.
     device.allocate(16).unwrap();
 }
 

@@ -48,7 +48,7 @@ fn priorities_are_the_drivers() {
     }
 }
 
-/// Events that take the time cost more, and are what is asked for alone.
+/// Events that take the time cost more, and are used only on request.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_event_takes_the_time_only_if_it_is_timed() {

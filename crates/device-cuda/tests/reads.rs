@@ -218,8 +218,8 @@ fn a_stream_whose_query_a_capture_refuses_is_not_done_yet() {
     stream.synchronize().unwrap();
 }
 
-/// Of earlier work, returned when the host function behind a read was submitted: the driver may call it or
-/// not.
+/// An error of earlier work is returned when the host function behind a read is submitted: the driver may
+/// call it or not.
 #[test]
 fn the_argument_of_a_host_function_is_kept_after_a_loss() {
     const TEST: &str = "the_argument_of_a_host_function_is_kept_after_a_loss";
@@ -250,7 +250,7 @@ fn bytes_that_a_read_may_still_write_to_are_kept_after_a_loss() {
     let (device, buffer, stream) = held();
     let error = read(device, &buffer, &stream).unwrap_err();
     assert_eq!(error.kind(), Some(BackendErrorKind::Lost), "{error}");
-    // Nothing is waited for on a device that is lost. This one goes on, and has its memory in use.
+    // Nothing is waited for on a device that is lost. This one continues, and has its memory in use.
     std::mem::forget((buffer, stream));
 }
 

@@ -41,7 +41,7 @@ fn out<T>(call: impl FnOnce(*mut T) -> CUresult) -> T {
 
 /// # Safety
 ///
-/// On the simulated driver only, which stops at what is wrong.
+/// On the simulated driver only, which stops at mistakes.
 unsafe fn parts() -> Parts {
     // SAFETY: on the simulated driver only.
     unsafe {
@@ -78,7 +78,7 @@ unsafe extern "C" fn ask(_: *mut c_void) {
 impl Parts {
     /// Holds later work of the stream back for a while.
     fn hold(&self) {
-        // SAFETY: the function takes anything, and the simulated driver stops at what is wrong.
+        // SAFETY: the function takes anything, and the simulated driver stops at mistakes.
         ok(unsafe { cuLaunchHostFunc(self.stream, Some(sleep), ptr::null_mut()) });
     }
 }

@@ -60,7 +60,7 @@ unsafe impl Send for Found {}
 unsafe impl Sync for Found {}
 
 impl OpenCl {
-    /// The platforms are those of the loader that has the functions.
+    /// The platforms come from the loader that has the functions.
     pub(crate) fn new(
         functions: &'static OpenClFunctions,
         platforms: Vec<cl_platform_id>,
@@ -96,7 +96,7 @@ impl OpenCl {
 }
 
 /// All devices, of which there is at least one: sorted by the names of their platforms, as the loader's order
-/// is that of a directory, and within a platform as it lists them. Platforms of one name are sorted by vendor
+/// is a directory's, and within a platform in its own order. Platforms of one name are sorted by vendor
 /// and version.
 fn list(functions: &'static OpenClFunctions, platforms: &[Platform]) -> Result<Vec<Found>, BackendError> {
     let mut listed = Vec::new();
@@ -140,7 +140,7 @@ fn list(functions: &'static OpenClFunctions, platforms: &[Platform]) -> Result<V
     }
 }
 
-/// The error where there are platforms, but none has a device. A setting is the likely cause.
+/// The error if there are platforms, but none has a device. A setting is the likely cause.
 fn no_device<'a>(platforms: impl Iterator<Item = &'a str>) -> BackendError {
     let platforms: Vec<_> = platforms.map(|name| format!("`{name}`")).collect();
     BackendError::unavailable(format_args!(
@@ -184,7 +184,7 @@ impl Backend for OpenCl {
         if !unsafe { properties::is_available(self.functions, found.id.0) }.map_err(OpenClError::own)? {
             return Err(BackendError::unavailable("the driver reports the device as not available now"));
         }
-        // SAFETY: the platform listed the device, which is no part of another; neither is ever freed.
+        // SAFETY: the platform listed the device, which is not part of another; neither is ever freed.
         let context = unsafe { Context::new(self.functions, ordinal, found.platform, found.id.0) }?;
         let reporter = LossReporter::new();
         let faults = if self.offers_faults { Faults::new(&reporter) } else { Faults::default() };

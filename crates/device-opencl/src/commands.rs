@@ -1,8 +1,8 @@
-//! The commands of one queue that may not be done, and the errors of those that failed.
+//! The commands of one queue that may not be done, and the errors of failed ones.
 //!
-//! `clFinish` waits for commands, and drivers differ in whether it returns their errors; their events have
-//! them. So this keeps each command's event until the command is done, and queries it then. The queue is in
-//! order: when a command is done, all before it are.
+//! `clFinish` waits for commands, and drivers differ in whether it returns their errors; the commands' events
+//! have them. So this keeps each command's event until the command is done, and then queries it. The queue is
+//! in order: when a command is done, all before it are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ptr;
@@ -39,7 +39,7 @@ fn mark_and_flush(queue: &Handle) -> Result<Handle, OpenClError> {
     Ok(marker)
 }
 
-/// Waits for a marker behind all commands of a queue, whose own outcome says nothing.
+/// Waits for a marker behind all commands of a queue; the marker's own outcome says nothing.
 fn wait_for_marker(queue: &Handle) -> Result<(), OpenClError> {
     let marker = mark_and_flush(queue)?;
     let waited = event::wait("a marker", &marker);
@@ -72,7 +72,7 @@ struct State {
     queue: Arc<OpenClStream>,
     /// How many commands of the queue have failed.
     failed: usize,
-    /// Whether commands behind it may be about to fail for it.
+    /// Whether commands behind it may be about to fail because of it.
     settles: bool,
     /// Whether a kernel that has not returned may have the queue.
     lent: bool,
@@ -85,10 +85,11 @@ struct State {
     unfinished: VecDeque<Command>,
     /// The first failure that the stream has not reported.
     failure: Option<BackendError>,
-    /// How many commands were submitted when the stream reported a failure. They may have failed for it.
+    /// How many commands were submitted when the stream reported a failure. They may have failed because of
+    /// it.
     reported: u64,
-    /// The failures of reads whose completions are not finished, and perhaps of some that are finished by
-    /// now. Events behind such a read need its failure; once the completion is finished, the core has it.
+    /// The failures of reads whose completions are not finished, and perhaps of some that are by now. Events
+    /// behind such a read need its failure; once the completion is finished, the core has it.
     read_failures: Vec<(BackendError, CompletionWatch)>,
     /// The markers of the existing events, and the first failure before each. An event returns the same error
     /// each time, whatever the stream has reported since, and whatever else has failed.
@@ -103,9 +104,9 @@ struct Command {
 }
 
 enum Work {
-    /// None of its own: what has failed is before it.
+    /// It has no error of its own: earlier work has failed.
     Marker,
-    /// Of this function, for its error.
+    /// A call of this function, named in its error.
     Call(&'static str),
     /// Its completion reports an error to the stream.
     Read(Arc<QueuedRead>, CompletionWatch),
@@ -117,7 +118,7 @@ impl Command {
         match &self.work {
             Work::Marker => event::marker_outcome(&self.event),
             Work::Call(call) => event::outcome(call, &self.event),
-            // What its thread has found is not looked up again.
+            // An outcome that its thread has found is not queried again.
             Work::Read(read, _) => read.outcome().or_else(|| event::outcome(reads::CALL, &self.event)),
         }
     }
@@ -182,7 +183,7 @@ impl Commands {
     ///
     /// After a command has failed, a queue of Rusticl fails all that come later, and one of a newer version
     /// refuses those that block. So `create` makes another queue, once the commands before are over. Their
-    /// order stays, and a driver whose queues go on loses nothing.
+    /// order stays, and a driver whose queues continue loses nothing.
     pub(crate) fn queue(
         &self,
         create: impl FnOnce() -> Result<Arc<OpenClStream>, BackendError>,
@@ -213,7 +214,8 @@ impl Commands {
         Arc::clone(&self.lock().queue)
     }
 
-    /// Waits for commands that fail for one before them. That takes little time, unless they do not fail.
+    /// Waits for commands that fail because of an earlier one. That takes little time, unless they do not
+    /// fail.
     #[cold]
     fn settle<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let start = Instant::now();
@@ -256,7 +258,7 @@ impl Commands {
         if let Some(error) = error
             && state.failed == 0
         {
-            // None of the commands whose events are here has it, but one of a kernel's.
+            // None of the commands whose events are here has failed, but one of a kernel's has.
             state.failed = 1;
             state.failure.get_or_insert_with(|| error.own());
         }
@@ -296,7 +298,7 @@ impl Commands {
         state.events.get(&number).cloned().flatten().map_or(Ok(()), Err)
     }
 
-    /// Whether no command up to this number is known not to be over.
+    /// Whether all commands up to this number may be over.
     fn is_over(&self, number: u64) -> bool {
         let mut state = self.lock();
         state.collect();
@@ -322,7 +324,7 @@ impl State {
     }
 
     fn add(&mut self, work: Work, event: Arc<Handle>) -> u64 {
-        // Keeps the list short in a stream that no thread waits for.
+        // Keeps the list short if no thread waits for the stream.
         self.collect();
         self.submitted += 1;
         self.unfinished.push_back(Command { number: self.submitted, work, event });
@@ -344,7 +346,7 @@ impl State {
             let Some(Command { number, work, event: _event }) = self.unfinished.pop_front() else { return };
             self.done = self.done.max(number);
             let Err(error) = outcome else {
-                // Those behind a failure do not fail for it.
+                // Commands behind a failure do not fail because of it.
                 self.settles = false;
                 continue;
             };
@@ -359,7 +361,7 @@ impl State {
         }
     }
 
-    /// Keeps a failure for the stream, which reports the first only, and for each event behind it without
+    /// Keeps a failure for the stream, which reports only the first, and for each event behind it without
     /// one.
     fn fail(&mut self, number: u64, error: BackendError, completion: Option<CompletionWatch>) {
         self.settles |= self.failed == 0;

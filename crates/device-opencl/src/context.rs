@@ -47,7 +47,7 @@ impl Context {
         Ok(Self { context: context.map_err(OpenClError::own)?, device, functions, finishes_early })
     }
 
-    /// Takes a reference of its own to a context.
+    /// Takes its own reference to a context.
     ///
     /// # Safety
     ///
@@ -89,7 +89,8 @@ impl Drop for Context {
     }
 }
 
-/// Logs what an implementation reports besides the statuses that it returns: texts of its own, on any thread.
+/// Logs what an implementation reports in addition to the statuses that it returns: texts of its own, on any
+/// thread.
 unsafe extern "system" fn notify(message: *const c_char, _: *const c_void, _: usize, ordinal: *mut c_void) {
     let ordinal = ordinal.addr();
     // The program's logger may panic, and a panic must not unwind into a driver.

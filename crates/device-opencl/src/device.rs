@@ -43,8 +43,8 @@ pub(crate) struct OpenClDriver {
     facts: Facts,
     /// What programs and kernels get; `None` once the device is closed.
     native: Mutex<Option<Arc<OpenClDevice>>>,
-    /// Idle queues for blocking calls. Each running call has a queue to itself, so that it waits for no other
-    /// call and for no stream.
+    /// Idle queues for blocking calls. Each running call has its own queue, so that it waits for no other
+    /// call and no stream.
     idle: Mutex<Vec<Handle>>,
     /// The queue that maps pinned memory. `None` before the first allocation.
     mapping: Mutex<Option<Arc<Handle>>>,
@@ -132,7 +132,7 @@ impl OpenClDriver {
         Err(error.own_of(len))
     }
 
-    /// The error of an allocation. It names the largest possible one where the length is beyond that.
+    /// The error of an allocation. It names the largest possible one if the length exceeds it.
     fn too_large(&self, error: BackendError, len: usize) -> BackendError {
         match self.facts.properties.largest_allocation {
             Some(largest) if len as u64 > largest && is_out_of_memory(&error) => {
@@ -189,7 +189,7 @@ impl DeviceDriver for OpenClDriver {
         let len = options.len;
         self.faults.before(FaultPoint::Allocate { len })?;
         let native = self.device()?;
-        // Before the memory: an error of the queue is not one of the allocation.
+        // Done before the memory: an error of the queue is not an error of the allocation.
         let queue = self.idle_queue()?;
         let flags = CL_MEM_READ_WRITE | self.placement();
         let functions = native.functions();
@@ -294,7 +294,7 @@ impl DeviceDriver for OpenClDriver {
         drop(mapping);
         let pinned = PinnedMemory::map(self.device()?.shared_context(), queue, len);
         if pinned.is_err() {
-            // As in `block_in`.
+            // See `block_in`.
             self.mapping.lock().take();
         }
         pinned.map(PinnedMemory::into_host_buffer).map_err(|error| self.too_large(error, len))

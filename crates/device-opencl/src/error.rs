@@ -73,7 +73,7 @@ impl OpenClError {
         self.of_kind(self.kind(), what)
     }
 
-    /// As the error of one of the backend's own calls. Their device, context and queue are valid unless the
+    /// The error of one of the backend's own calls. Their device, context and queue are valid unless the
     /// device is lost.
     pub(crate) fn own(self) -> BackendError {
         let kind = match self.status {
@@ -83,7 +83,7 @@ impl OpenClError {
         self.of_kind(kind, self.call)
     }
 
-    /// As the error of an own call that needs `len` bytes of memory.
+    /// The error of one of the backend's own calls that needs `len` bytes of memory.
     pub(crate) fn own_of(self, len: usize) -> BackendError {
         match self.status {
             Some(CL_MEM_OBJECT_ALLOCATION_FAILURE | CL_OUT_OF_HOST_MEMORY) => self.out_of_memory(len),
@@ -91,7 +91,7 @@ impl OpenClError {
         }
     }
 
-    /// As the error of an allocation of `len` bytes. `CL_OUT_OF_RESOURCES`, which kernels may return as well,
+    /// The error of an allocation of `len` bytes. `CL_OUT_OF_RESOURCES`, which kernels may return as well,
     /// and a size that no device has, are *out of memory* here.
     pub(crate) fn own_allocation(self, len: usize) -> BackendError {
         match self.status {
@@ -117,7 +117,7 @@ impl OpenClError {
     }
 
     fn of_kind(self, kind: BackendErrorKind, what: impl fmt::Display) -> BackendError {
-        // Without a source: the message ends with all that one could say.
+        // It has no source, as the message already says everything.
         BackendError::new(kind, format_args!("{what}: {}", Reason(self.status)))
     }
 }

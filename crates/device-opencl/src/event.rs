@@ -110,8 +110,8 @@ const MARKER: &str = "a marker";
 
 /// The outcome of an event's command, which the function `call` enqueued; `None` while it is not over.
 ///
-/// On Intel's driver for processors the status of a command that waited for an event that has failed is that
-/// of a success, and only a wait for it fails. So this waits too, for a command that is over.
+/// On Intel's driver for processors, a command that waited for a failed event has the status of a success,
+/// and only a wait for the command fails. So this also waits for a command that is over.
 pub(crate) fn outcome(call: &'static str, event: &Handle) -> Option<Result<(), OpenClError>> {
     let outcome = outcome_by_status(call, event)?;
     Some(outcome.and_then(|()| wait_only(call, event)))

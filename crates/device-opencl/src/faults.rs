@@ -30,8 +30,7 @@ impl Faults {
         self.0.as_ref().map_or(Ok(()), |counter| counter.before(operation))
     }
 
-    /// Counts a command that is about to be enqueued. An injected failure is one of the command, and not of
-    /// this call.
+    /// Counts a command that is about to be enqueued. An injected failure is the command's, not this call's.
     pub(crate) fn before_command(
         &self,
         operation: FaultPoint,

@@ -21,13 +21,13 @@ macro_rules! functions {
         /// The functions of OpenCL, for kernels. [`OpenClDevice::functions`](crate::OpenClDevice::functions)
         /// returns them.
         ///
-        /// Each method calls the function of its name with the arguments of the OpenCL specification, but
-        /// one: a function that returns an object writes its status to a last argument, which the method
-        /// passes by itself. A status that is not `CL_SUCCESS` is an [`OpenClError`] with the function's
+        /// Each method calls the function of its name with the arguments of the OpenCL specification, with
+        /// one exception: a function that returns an object writes its status to a last argument, which the
+        /// method passes itself. A status that is not `CL_SUCCESS` is an [`OpenClError`] with the function's
         /// name, which `?` turns into a [`BackendError`](device_registry::backend::BackendError).
         ///
-        /// A function that the loader lacks is an error when it is called, and not before: loaders and
-        /// devices may be older than this crate. [`other`](Self::other) looks up functions for which there is
+        /// A function that the loader lacks is an error only when it is called: loaders and devices may be
+        /// older than this crate. [`other`](Self::other) looks up functions for which there is
         /// no method.
         #[allow(non_snake_case, reason = "the names are OpenCL's")]
         pub struct OpenClFunctions {
@@ -262,7 +262,7 @@ functions! {
         pfn_notify: Option<unsafe extern "system" fn(*const c_char, *const c_void, usize, *mut c_void)>,
         user_data: *mut c_void,
     ) -> cl_context;
-    // Of OpenCL 1; every loader has it.
+    // From OpenCL 1; every loader has it.
     fn clCreateCommandQueue(
         context: cl_context,
         device: cl_device_id,
@@ -325,7 +325,7 @@ impl OpenClFunctions {
         unsafe { self.library.get(name) }.map(|function| *function).map_err(|_| OpenClError::missing(name))
     }
 
-    /// Whether the library has the function without which there is nothing to call.
+    /// Whether the library has the function without which nothing else works.
     pub(crate) fn is_loader(&self) -> bool {
         self.clGetPlatformIDs.is_some()
     }

@@ -1,8 +1,7 @@
-//! Native handles by their kinds, for kernels that work alike with the linked backend and with one from a
-//! file.
+//! Native handles by their kinds, for kernels that work with the linked backend and with one from a file.
 //!
 //! A backend of the name `opencl` returns them for the kinds below. A kernel gets them from the parts of a
-//! [`Launch`], without a Rust type of the backend's: see [`Span::native_handle`].
+//! [`Launch`], without the backend's Rust types: see [`Span::native_handle`].
 //!
 //! | kind | of | what it is | valid |
 //! |---|---|---|---|
@@ -37,7 +36,7 @@ pub(crate) const DEVICE_ID: &str = "opencl.cl_device_id";
 ///
 /// # Errors
 ///
-/// [`BackendError::unsupported`] if the memory is of another backend.
+/// [`BackendError::unsupported`] if the memory belongs to another backend.
 pub fn buffer(span: &Span) -> Result<cl_mem, BackendError> {
     span.native_handle(BUFFER).map(object)
 }
@@ -49,7 +48,7 @@ pub fn buffer(span: &Span) -> Result<cl_mem, BackendError> {
 ///
 /// # Errors
 ///
-/// [`BackendError::unsupported`] if the stream is of another backend.
+/// [`BackendError::unsupported`] if the stream belongs to another backend.
 pub fn command_queue(launch: &Launch<'_>) -> Result<cl_command_queue, BackendError> {
     launch.native_stream(COMMAND_QUEUE).map(object)
 }

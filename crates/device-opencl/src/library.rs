@@ -18,8 +18,8 @@ use crate::sys::{CL_PLATFORM_NOT_FOUND_KHR, cl_platform_id};
 const PATHS: &str = "OPENCL_DYLIB_PATH";
 const UNSET: &str = "unset it, or name a loader";
 /// Where the loaders of Linux look for drivers. The first two replace `/etc/OpenCL/vendors`, the second in
-/// ocl-icd only. The third names libraries, which Khronos' loader opens before those of the folder, and
-/// ocl-icd ignores.
+/// ocl-icd only. The third names libraries, which Khronos' loader opens before the folder's, and ocl-icd
+/// ignores.
 const VENDORS: [&str; 3] = ["OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH", "OCL_ICD_FILENAMES"];
 const VENDORS_FOLDER: &str = "/etc/OpenCL/vendors";
 /// The libraries that loaders open besides drivers, and a driver's folder of compiled code.
@@ -120,9 +120,9 @@ fn open_named(paths: &OsStr) -> Result<Library, LoadFailure> {
 
 /// Opens a library. The error is the system's text.
 fn open_library(name: &str) -> Result<Library, String> {
-    // SAFETY: opening a library runs its initialisers. Those of a loader make no demands of the program, and
-    // a library that a user names runs because the user says so, as one of `LD_PRELOAD` does. Neither does in
-    // an elevated process.
+    // SAFETY: opening a library runs its initialisers. A loader's make no demands of the program, and a
+    // library that a user names runs because the user says so, as with `LD_PRELOAD`. Neither does in an
+    // elevated process.
     let opened = unsafe { Library::new(name) };
     opened.map_err(|error| error.source().map_or_else(|| error.to_string(), ToString::to_string))
 }

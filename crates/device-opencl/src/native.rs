@@ -18,7 +18,7 @@ use crate::sys::{
     cl_platform_info,
 };
 
-/// An open device: a context of its own with one device in it.
+/// An open device: its own context with one device in it.
 ///
 /// A program gets it by [`Device::with_driver`](device_registry::Device::with_driver), and a kernel by
 /// [`Launch::driver_as`](device_registry::backend::Launch::driver_as), if the backend is linked. Both can
@@ -33,9 +33,9 @@ use crate::sys::{
 pub struct OpenClDevice(Arc<Context>);
 
 impl OpenClDevice {
-    /// An open device by its [native handles](handles), which has a reference of its own to the context: what
-    /// is made with it is of the context of the device's streams and memory. It stays valid when the device
-    /// is closed or reset, and is then of the old context; compare [`context`](Self::context) with
+    /// An open device by its [native handles](handles), which has its own reference to the context: objects
+    /// made with it belong to the context of the device's streams and memory. It stays valid when the device
+    /// is closed or reset, and then belongs to the old context; compare [`context`](Self::context) with
     /// [`handles::context`] to notice that.
     ///
     /// ```no_run
@@ -87,8 +87,8 @@ impl OpenClDevice {
         self.0.functions()
     }
 
-    /// What the device says of itself: the bytes of `clGetDeviceInfo`. Drivers return numbers of other sizes
-    /// than the specification says, so compare the length.
+    /// What the device says about itself: the bytes of `clGetDeviceInfo`. Drivers return numbers of other
+    /// sizes than the specification says, so compare the length.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl OpenClDevice {
         unsafe { self.functions().device_info(self.device_id(), what) }
     }
 
-    /// What the platform of the device says of itself: the bytes of `clGetPlatformInfo`.
+    /// What the device's platform says about itself: the bytes of `clGetPlatformInfo`.
     ///
     /// # Errors
     ///
@@ -159,7 +159,7 @@ impl OpenClStream {
     }
 
     /// The queue, which is in order, and valid for as long as `self`. After a failure of its work the stream
-    /// has another one: a kernel gets it anew in each launch.
+    /// has another one, so a kernel gets it again in each launch.
     ///
     /// Commands that a kernel enqueues to it within a [launch](device_registry::Stream::launch) are work of
     /// the stream like any other. The stream does not notice commands that are enqueued later.

@@ -44,13 +44,13 @@ impl OpenClProgram {
         }
     }
 
-    /// What the driver says of the program: the bytes of `clGetProgramInfo`.
+    /// What the driver says about the program: the bytes of `clGetProgramInfo`.
     ///
     /// # Errors
     ///
     /// If the driver does not know the answer. `CL_INVALID_VALUE` too for `CL_PROGRAM_BINARIES`, which is
-    /// [`binary`](Self::binary), and for values that are not in OpenCL 3.0: drivers take what such a query
-    /// finds in its place for addresses to which they write.
+    /// [`binary`](Self::binary), and for values that are not in OpenCL 3.0: drivers treat the bytes that such
+    /// a query finds in its place as addresses, and write to them.
     pub fn info(&self, what: cl_program_info) -> Result<Vec<u8>, OpenClError> {
         const FIRST: cl_program_info = 0x1160;
         const LAST: cl_program_info = 0x116b;
@@ -58,8 +58,8 @@ impl OpenClProgram {
             return Err(OpenClError::new("clGetProgramInfo", CL_INVALID_VALUE));
         }
         let functions = self.0.functions();
-        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The answer of
-        // each value that is left is written to that place alone.
+        // SAFETY: `self` owns the program, and `value` passes a place together with its size. The answer for
+        // each remaining value is written only to its place.
         value(|size, place, written| unsafe {
             functions.clGetProgramInfo(self.program(), what, size, place, written)
         })
@@ -74,8 +74,8 @@ impl OpenClProgram {
     ///
     /// The status of `clGetProgramInfo`.
     pub fn binary(&self) -> Result<Option<Vec<u8>>, OpenClError> {
-        // PoCL writes what it has at that moment, which may be more than it had for the size. The space is
-        // for that; what was written is then not whole.
+        // PoCL writes what it has at that moment, which may be more than when it was asked for the size. The
+        // extra space is for that; the binary is then incomplete.
         const SPACE: usize = 1 << 20;
         for _ in 0..4 {
             let size = self.binary_size()?;

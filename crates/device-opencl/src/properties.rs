@@ -16,7 +16,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Queries the device. Leaves out what it does not know, but for the name, without which this fails.
+    /// Queries the device. Leaves out what it does not know, except the name, without which this fails.
     ///
     /// # Safety
     ///
@@ -31,8 +31,8 @@ impl Facts {
         let extensions = device.text(CL_DEVICE_EXTENSIONS).unwrap_or_default();
         let has = |extension: &str| extensions.split_whitespace().any(|name| name == extension);
         let queues = device.number(CL_DEVICE_QUEUE_ON_HOST_PROPERTIES).unwrap_or(0);
-        // A timer without a resolution is none: Rusticl of Mesa 22.3 numbers the timestamps of each event
-        // from 0 to 3.
+        // A timer without a resolution does not count: Rusticl of Mesa 22.3 numbers the timestamps of each
+        // event from 0 to 3.
         let has_timer = device.number(CL_DEVICE_PROFILING_TIMER_RESOLUTION) != Some(0);
         let profiles = queues & CL_QUEUE_PROFILING_ENABLE != 0 && has_timer;
         let mut properties = DeviceProperties::new(name)
@@ -81,7 +81,7 @@ impl Facts {
     }
 }
 
-/// Numbers of every device, and by what each is divided: an alignment is in bits.
+/// Numbers that every device has, each with its divisor: an alignment is in bits.
 const ATTRIBUTES: [(&str, cl_device_info, u64); 7] = [
     ("compute_units", CL_DEVICE_MAX_COMPUTE_UNITS, 1),
     ("clock_mhz", CL_DEVICE_MAX_CLOCK_FREQUENCY, 1),
@@ -149,8 +149,8 @@ impl Device {
         self.number(what).filter(|&number| number > 0)
     }
 
-    /// The type is a set. A device that is a processor too, as a simulator that is of each type, is a
-    /// processor: selectors of GPUs do not mean it.
+    /// The type is a set. A device that is also a processor, such as a simulator that has every type, counts
+    /// as a processor: selectors for GPUs do not match it.
     fn kind(&self) -> DeviceKind {
         let bits = self.number(CL_DEVICE_TYPE).unwrap_or(0);
         let is = |kind| bits & kind != 0;

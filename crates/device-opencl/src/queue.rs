@@ -8,7 +8,7 @@ use crate::handle::Handle;
 use crate::properties::Facts;
 use crate::sys::*;
 
-/// What the queues of a stream, or of blocking calls, are made with.
+/// The options with which the queues of a stream, or of blocking calls, are made.
 pub(crate) struct QueueOptions {
     profiling: cl_command_queue_properties,
     /// For devices from OpenCL 2.0 on: names and values, then 0.

@@ -1,7 +1,7 @@
 //! Reads in a queue, the callbacks that say when they are over, and the thread of a device that ends them.
 //!
-//! A driver may hold a lock of its own while it calls back, and then functions that take the lock do not
-//! return: Rusticl of Mesa 22.3 holds that of the event. Ending a read runs the wakers of tasks, which may
+//! A driver may hold one of its locks while it calls back, and then functions that take the lock do not
+//! return: Rusticl of Mesa 22.3 holds the event's lock. Ending a read runs the wakers of tasks, which may
 //! wait for threads that are in such functions. So a callback neither calls the driver nor ends the read: it
 //! hands the read over to a thread. Each device has its own, because a driver that does not return holds it
 //! up.
@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The reads of an open device, and the thread that ends them.
 ///
-/// Callbacks take the lock. So no function of OpenCL is called under it.
+/// Callbacks take the lock, so no OpenCL function is called under it.
 #[derive(Default)]
 pub(crate) struct Reads {
     state: Mutex<State>,
@@ -51,7 +51,7 @@ pub(crate) struct Reads {
 
 #[derive(Default)]
 struct State {
-    /// The reads whose commands are over, and which the thread has not ended.
+    /// The reads whose commands are over, but which the thread has not ended.
     over: Vec<Arc<QueuedRead>>,
     streams: Vec<Weak<Commands>>,
     thread: Option<Thread>,
@@ -63,7 +63,7 @@ struct State {
 pub(crate) struct OpenRead(Arc<Reads>);
 
 impl Reads {
-    /// Has the thread look at the commands of a stream.
+    /// Makes the thread look at the commands of a stream.
     pub(crate) fn add_stream(&self, commands: &Arc<Commands>) {
         let streams = &mut self.state.lock().streams;
         // At each doubling, so that a device with many streams looks at each a few times.
@@ -168,7 +168,7 @@ impl Reads {
         drop(looks);
     }
 
-    /// Waits for a read to be opened, in a thread that has none. Returns whether there will be no more.
+    /// Waits for a read to be opened, in a thread without reads. Returns whether there will be no more.
     fn is_over(&self) -> bool {
         let mut state = self.state.lock();
         if state.closed {
@@ -203,7 +203,7 @@ pub(crate) struct QueuedRead {
     event: Weak<Handle>,
     /// Until the thread takes it.
     end: Mutex<Option<End>>,
-    /// Set by the first that finds the command over, or failed.
+    /// Set by the first one that finds the command over, or failed.
     outcome: OnceLock<Result<(), OpenClError>>,
     /// Set by the first of two: the callback, and the registration of the callback when it returns.
     first: AtomicBool,
@@ -259,7 +259,7 @@ impl QueuedRead {
         Err(error)
     }
 
-    /// Notes that the command has failed, and has the thread end the read.
+    /// Notes that the command has failed, and makes the thread end the read.
     pub(crate) fn fail(self: Arc<Self>, error: OpenClError) {
         self.outcome.get_or_init(|| Err(error));
         self.hand_over();
@@ -301,10 +301,10 @@ impl QueuedRead {
 
 /// OpenCL calls this once, on any thread, when the command is done or has failed. Or it never does.
 unsafe extern "system" fn called_back(_event: cl_event, status: cl_int, read: *mut c_void) {
-    // SAFETY: `begin` made the pointer by `into_raw`, and this call alone gets it.
+    // SAFETY: `begin` made the pointer with `into_raw`, and only this call gets it.
     let read = unsafe { Arc::from_raw(read.cast_const().cast::<QueuedRead>()) };
-    // A success may be the status that was waited for, in place of the one that is. A failure is one, also
-    // where the event says otherwise.
+    // A success may be the status that was waited for rather than the actual one. A failure is always one,
+    // even if the event says otherwise.
     if let Err(error) = event::check(CALL, status) {
         read.outcome.get_or_init(|| Err(error));
     }

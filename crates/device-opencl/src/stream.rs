@@ -29,7 +29,7 @@ pub(crate) struct OpenClQueue {
     options: QueueOptions,
     context: Arc<Context>,
     commands: Arc<Commands>,
-    /// Of the device.
+    /// The device's reads.
     reads: Arc<Reads>,
     /// All commands up to this number were submitted to the device.
     flushed: AtomicU64,
@@ -114,9 +114,9 @@ impl StreamDriver for OpenClQueue {
         same_length(source.len(), len)?;
         let (queue, bytes) = (self.queue()?, source.as_ptr().cast());
         let waits = self.before(FaultPoint::Write)?;
-        // SAFETY: a span lies inside its buffer, and `source` has the same length. The core alone calls this,
-        // and keeps both until an event behind the command is done. The bytes of a shared `HostBuffer` do not
-        // change. The call writes the command's event to the place, with one reference.
+        // SAFETY: a span lies inside its buffer, and `source` has the same length. Only the core calls this,
+        // and it keeps both until an event behind the command is done. The bytes of a shared `HostBuffer` do
+        // not change. The call writes the command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueWriteBuffer", len, |cl, event| {
                 let (count, list) = (waits.len(), waits.start());

@@ -1,8 +1,8 @@
 //! Types and constants of OpenCL, with the names and values of Khronos' headers.
 //!
 //! These are what [`OpenClFunctions`](crate::OpenClFunctions) takes and what the kernels of this project use.
-//! Handles are plain pointers, as in other crates for OpenCL: a `cl_mem` of theirs is one here. A constant
-//! that is missing here is a number of the headers.
+//! Handles are plain pointers, as in other OpenCL crates: their `cl_mem` works here. For a constant that is
+//! missing here, use the number from the headers.
 
 #![allow(non_camel_case_types, reason = "the names are those of Khronos' headers")]
 #![allow(missing_docs, reason = "the specification of OpenCL describes each")]
@@ -88,7 +88,7 @@ pub const CL_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV: cl_device_info = 0x4000;
 pub const CL_DEVICE_COMPUTE_CAPABILITY_MINOR_NV: cl_device_info = 0x4001;
 pub const CL_DEVICE_PCI_BUS_ID_NV: cl_device_info = 0x4008;
 pub const CL_DEVICE_PCI_SLOT_ID_NV: cl_device_info = 0x4009;
-/// Of `cl_nv_device_attribute_query`. Only NVIDIA's headers have it.
+/// From `cl_nv_device_attribute_query`. Only NVIDIA's headers have it.
 pub const CL_DEVICE_PCI_DOMAIN_ID_NV: cl_device_info = 0x400a;
 pub const CL_DEVICE_TOPOLOGY_AMD: cl_device_info = 0x4037;
 pub const CL_DEVICE_PCI_BUS_INFO_KHR: cl_device_info = 0x410f;

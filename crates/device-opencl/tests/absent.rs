@@ -1,4 +1,4 @@
-//! Machines without OpenCL, or with an OpenCL of which nothing can be used.
+//! Machines without OpenCL, or with an unusable OpenCL.
 #![cfg(target_os = "linux")]
 
 mod child;

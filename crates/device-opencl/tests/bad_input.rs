@@ -258,7 +258,7 @@ fn a_failure_that_the_wait_for_the_queue_returns_as_well_is_told_once() {
     let stream = device.create_stream().unwrap();
     standin::order("finishes", "tells");
     standin::order("fails", "clEnqueueWriteBuffer:-5");
-    // A blocking call, which has a queue of its own.
+    // A blocking call, which has its own queue.
     let error = buffer.write(0, &[3]).unwrap_err();
     assert!(error.kind() != Some(BackendErrorKind::Lost), "{error}");
     stream.write(&buffer, 0, [1]).unwrap();
@@ -305,7 +305,7 @@ fn an_event_says_the_same_whatever_fails_and_is_told_later() {
             }
         }
     }
-    // Of what is not known to have failed yet when they are recorded, too.
+    // Also events recorded behind work that is not yet known to have failed.
     standin::order("delays", "clEnqueueWriteBuffer:200,clEnqueueMarkerWithWaitList:1");
     let before = stream.record().unwrap();
     fail(-9004);
@@ -453,7 +453,7 @@ fn borrowed_bytes_are_given_back_when_nothing_touches_them_any_more() {
     let device = device("opencl").unwrap();
     let buffer = device.allocate(4).unwrap();
     buffer.write(0, b"here").unwrap();
-    // A command that goes on although the wait for it has failed.
+    // A command that continues although the wait for it has failed.
     for function in ["clEnqueueReadBuffer", "clEnqueueWriteBuffer"] {
         standin::order("delays", &format!("{function}:50"));
         standin::order("refuses", "clWaitForEvents:-9999");
@@ -678,7 +678,7 @@ fn a_read_that_fails_is_told_to_who_waits_for_it_and_to_the_stream_once() {
     assert_eq!(stream.synchronize().is_err(), of_the_stream);
     stream.synchronize().unwrap();
 
-    // A driver that does not call back is no reason to wait for ever.
+    // A driver that does not call back must not make a thread wait forever.
     standin::order("refuses", "clSetEventCallback:-6");
     let error = stream.read(&buffer, ..).map(drop).unwrap_err();
     standin::order("refuses", "");

@@ -288,7 +288,7 @@ fn a_command_that_fails_for_one_before_it_is_not_reported_as_well() {
     assert_eq!(read_all(&buffer), [3; 4]);
 }
 
-/// Enqueues a fill of which the stream has no event.
+/// Enqueues a fill for which the stream has no event.
 fn fill_unseen(launch: &Launch<'_>) -> Result<(), BackendError> {
     let (cl, span) = (launch.driver_as::<OpenClDevice>()?.functions(), launch.spans()[0].as_ref().unwrap());
     let queue = launch.stream_as::<OpenClStream>()?.command_queue();
@@ -363,7 +363,7 @@ fn a_wait_for_a_stream_waits_where_the_wait_for_its_queue_returns_early() {
     delay("clEnqueueWriteBuffer", &|| stream.write(&buffer, 0, [1]).unwrap());
     // From now on also for commands of kernels.
     delay("clEnqueueFillBuffer", &|| stream.launch(&[&buffer], fill_unseen).unwrap());
-    // The failure of a command is no failure of the marker behind it.
+    // The failure of a command is not a failure of the marker behind it.
     standin::order("fails", "clEnqueueWriteBuffer:-5,clEnqueueMarkerWithWaitList:-5");
     stream.write(&buffer, 0, [1]).unwrap();
     expect_error(stream.synchronize(), "clEnqueueWriteBuffer: CL_OUT_OF_RESOURCES (-5)");

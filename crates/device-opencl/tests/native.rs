@@ -75,7 +75,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // SAFETY: it was made by `of`, and is released once; what is enqueued keeps it alive.
+        // SAFETY: it was made by `of`, and is released once; enqueued work keeps it alive.
         unsafe { self.cl.clReleaseKernel(self.kernel) }.unwrap();
     }
 }
@@ -153,7 +153,7 @@ fn set_one(launch: &Launch<'_>, program: &OpenClProgram) -> Result<(), BackendEr
 fn a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss() {
     const SOURCE: &str = "kernel void set_one(global int *value) { *value = 1; }";
     const NAME: &str = "a_program_of_an_earlier_opening_is_a_mistake_of_its_user_and_no_loss";
-    // In a process of its own, as it closes the device.
+    // In its own process, as it closes the device.
     if !process::is_child() {
         return CHILD.passes(NAME, &[]);
     }
@@ -218,7 +218,7 @@ fn each_kind_is_the_handle_of_its_type() {
 #[test]
 fn a_kernel_on_native_handles_runs_and_keeps_its_context_after_a_close() {
     const NAME: &str = "a_kernel_on_native_handles_runs_and_keeps_its_context_after_a_close";
-    // In a process of its own, as it closes the device.
+    // In its own process, as it closes the device.
     if !process::is_child() {
         return CHILD.passes(NAME, &[]);
     }

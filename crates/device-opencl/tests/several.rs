@@ -1,10 +1,8 @@
-//! The suite on several devices: those of the library that stands in for OpenCL's loader, as one machine
-//! seldom has two.
+//! The suite on several devices of the library that stands in for OpenCL's loader, as few machines have two.
 //!
-//! Of three devices, two are of one platform and equal: one of these is left out, and is a peer of the
-//! others.
+//! Two of three devices are on one platform and equal: one of these is left out, and is a peer of the others.
 //!
-//! The stand-in does commands at once, so that this says nothing of queues that run beside the host.
+//! The stand-in does commands at once, so this says nothing about queues that run beside the host.
 
 mod child;
 #[allow(dead_code, reason = "not every test program needs all of it")]

@@ -62,7 +62,7 @@ impl Kept {
     const NONE: Self = Self { start: 0, end: 0 };
 
     fn of(range: Range<usize>) -> Self {
-        // Of more memory than the processors of today address, pages would stay.
+        // With more memory than today's processors address, pages would stay.
         let number = |piece: usize| u32::try_from(piece).unwrap_or(u32::MAX);
         Self { start: number(range.start / Self::PIECE), end: number(range.end.div_ceil(Self::PIECE)) }
     }

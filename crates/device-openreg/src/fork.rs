@@ -27,8 +27,8 @@ impl Process {
     /// If the C library is out of memory for the handler.
     pub(crate) fn current() -> Result<Self, BackendError> {
         static COUNTED: OnceLock<bool> = OnceLock::new();
-        // SAFETY: the declaration below is that of POSIX. The handler only adds to an atomic number, which is
-        // allowed in a child of `fork`. It is never unloaded, as Rust crates are linked.
+        // SAFETY: the declaration below is the one in POSIX. The handler only adds to an atomic number, which
+        // is allowed in a child of `fork`. It is never unloaded, as Rust crates are linked.
         let counted = COUNTED.get_or_init(|| unsafe { pthread_atfork(None, None, Some(in_child)) } == 0);
         if *counted {
             Ok(Self(FORKS.load(Ordering::Relaxed)))
@@ -44,7 +44,7 @@ impl Process {
 }
 
 unsafe extern "C" {
-    // Of POSIX: every C library of Linux has it.
+    // In POSIX: every C library on Linux has it.
     fn pthread_atfork(
         prepare: Option<extern "C" fn()>,
         parent: Option<extern "C" fn()>,

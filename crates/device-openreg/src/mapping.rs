@@ -5,7 +5,7 @@
 //! it is.
 //!
 //! PyTorch's OpenReg opens and closes the pages of the public range around each access. That had a third of
-//! the bandwidth, and needed a mapping for each allocation, of which a process has at most 65,530.
+//! the bandwidth, and needed a mapping for each allocation, and a process has at most 65,530 mappings.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -86,7 +86,7 @@ impl Mapping {
         const PAGE: usize = 1 << 16;
         let range = range.start.next_multiple_of(PAGE)..range.end / PAGE * PAGE;
         if !range.is_empty() {
-            // Where the kernel refuses, the pages stay, and are used again.
+            // Where the kernel refuses, the pages stay, and are reused.
             let _ = self.alias.advise(range, Advice::LinuxRemove);
         }
     }
@@ -118,7 +118,7 @@ impl Map {
 
     fn advise(&self, range: Range<usize>, advice: Advice) -> rustix::io::Result<()> {
         // SAFETY: the range is of this mapping, and neither advice that this module gives unmaps it.
-        // `discard`, whose advice clears the bytes, has a caller who promises that no one reads them.
+        // `discard`, whose advice clears the bytes, has a caller that promises that nothing reads them.
         unsafe { madvise(self.at(range.start), range.len(), advice) }
     }
 }

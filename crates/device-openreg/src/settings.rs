@@ -68,7 +68,7 @@ pub(crate) const OPTIONS: &[OptionSpec] = &[
     STALL.spec(),
 ];
 
-/// As many as a device index can name.
+/// The number of devices that a device index can name.
 const MOST_DEVICES: usize = u16::MAX as usize + 1;
 
 /// Memory sizes are multiples of it.

@@ -1,4 +1,4 @@
-//! Devices: how many there are, which one is current, and what is said of one that is not there.
+//! Devices: how many there are, which one is current, and the error for one that is not there.
 
 use std::panic::catch_unwind;
 use std::thread;

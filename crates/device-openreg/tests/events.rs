@@ -74,7 +74,7 @@ fn each_record_is_an_event_of_its_own_that_the_next_does_not_change() {
     assert_eq!((first.query().unwrap(), second.query().unwrap()), (false, false));
     drop(first_held);
     first.synchronize().unwrap();
-    // The earlier record has been reached, and says so of itself alone.
+    // The earlier record has been reached, and only it is done.
     assert_eq!((first.query().unwrap(), second.query().unwrap()), (true, false));
     drop(second_held);
     second.synchronize().unwrap();

@@ -65,7 +65,7 @@ fn settled(devices: &[Device], expected: &Counters) -> Counters {
     counters(devices)
 }
 
-/// Runs `work` in a process of its own, and fails if it leaks.
+/// Runs `work` in its own process, and fails if it leaks.
 fn leaves_nothing(test: &str, work: impl Fn([Device; 2])) {
     if !process::is_child() {
         return CHILD.passes(test, &[]);

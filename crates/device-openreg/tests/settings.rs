@@ -114,7 +114,7 @@ fn variables_are_read_once() {
         return CHILD.passes("variables_are_read_once", &[("OPENREG_DEVICES", "1")]);
     }
     assert!(backends().load("openreg").is_ok());
-    // SAFETY: no other thread of this process uses the environment: it runs this test alone.
+    // SAFETY: no other thread of this process uses the environment: it runs only this test.
     unsafe { std::env::set_var("OPENREG_DEVICES", "4") };
     assert_eq!(device_count("openreg").unwrap(), 1);
 }

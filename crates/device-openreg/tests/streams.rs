@@ -249,7 +249,7 @@ fn kernels_work_in_order_on_the_bytes_of_their_buffers() {
 fn the_error_of_a_kernel_is_that_of_the_stream() {
     let (device, stream) = (openreg(0), openreg(0).create_stream().unwrap());
     let buffer = filled(device, 3);
-    // Two windows in one range, of which one writes.
+    // Two windows in one range, one of which writes.
     stream.launch(&[&buffer, &buffer], add).unwrap();
     let read = stream.read(&buffer, 0..64).unwrap();
     let error = stream.synchronize().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Chains of causes, which cross the border as texts.
+//! Chains of causes, which cross the border as text.
 
 use std::error::Error;
 use std::fmt;

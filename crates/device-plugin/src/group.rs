@@ -16,7 +16,7 @@ use crate::load::{self, Library};
 
 /// A group whose entries [`Plugins::install`](crate::Plugins::install) finds in files, besides backends.
 ///
-/// The crate that defines what the group's entries are in C, in a header of its own, registers it. A line in
+/// The crate that defines what the group's entries are in C, in its own header, registers it. A line in
 /// Cargo.toml is then enough for programs, as for backends. `device-kernels-plugin` does so for kernel sets,
 /// and any crate may for what it defines: [`interface`](crate::interface) has what it needs of the C
 /// interface.
@@ -87,8 +87,8 @@ pub trait FileGroup: Send + Sync {
     fn report(&self) -> Report;
 }
 
-/// A [`FileGroup`] as constant data. Its name has underscores where that of the group has dots: if the group
-/// does not load, the reports of [`Plugins::install`](crate::Plugins::install) say so for its manifests.
+/// A [`FileGroup`] as constant data. Its name has underscores where the group's has dots: if the group does
+/// not load, the reports of [`Plugins::install`](crate::Plugins::install) say so for its manifests.
 pub type FileGroupDescriptor = EntryPoint<dyn FileGroup>;
 
 entry_points::group! {
@@ -120,7 +120,7 @@ pub(crate) fn named(name: &str) -> Option<&'static dyn FileGroup> {
     usable().find(|group| group.name() == name)
 }
 
-/// Why a group is not among those, if it is linked and on: it does not load.
+/// Why a group that is linked and on is not among them: it does not load.
 pub(crate) fn failure_of(name: &str) -> Option<String> {
     let entry = file_groups().get(&name.replace('.', "_"))?;
     match entry.load() {
@@ -190,7 +190,7 @@ impl FileLibrary {
         self.0.file()
     }
 
-    /// The library's own objects of a launch: those that its functions get.
+    /// The library's own objects of a launch, which its functions get.
     ///
     /// # Errors
     ///

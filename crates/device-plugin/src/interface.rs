@@ -1,6 +1,6 @@
-//! What a crate needs to define a group of its own, whose entries are in files.
+//! What a crate needs to define its own group, whose entries are in files.
 //!
-//! A group has a header of its own, which declares its *table*: a struct that begins with `struct_size`, with
+//! A group has its own header, which declares its *table*: a struct that begins with `struct_size`, with
 //! the functions of an entry. `device_plugin.h` has the rules that hold for all of them. The crate of the
 //! group has the same struct in Rust, as a [`Table`], and two sides:
 //!
@@ -9,7 +9,7 @@
 //!   the table is called by [`call`], with the library's own objects, which
 //!   [`FileLibrary::launched`](crate::group::FileLibrary::launched) has.
 //! - *The library's* is an [`ExportedEntry`], which fills the table by [`put`]. Each function of the table is
-//!   a [`guard`] around Rust code, and [`launch`] around a kernel. A library in C needs the header alone.
+//!   a [`guard`] around Rust code, and [`launch`] around a kernel. A library in C needs only the header.
 //!
 //! ```
 //! use device_plugin::interface::{

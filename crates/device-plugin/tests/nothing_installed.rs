@@ -1,4 +1,4 @@
-//! An install that finds nothing is no use of the group: the program may still set the switches.
+//! An install that finds nothing is not a use of the group: the program may still set the switches.
 #![cfg(feature = "load")]
 
 mod common;

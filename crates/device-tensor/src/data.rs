@@ -37,7 +37,7 @@ pub trait Rows {
     /// The type of the innermost values.
     type Element: Element;
 
-    /// Whether the type alone says the shape, so that no two rows can differ.
+    /// Whether the type determines the shape, so that no two rows can differ.
     const FIXED: bool;
 
     /// The shape as far as the type says it; a length that it does not say is 0.
@@ -65,7 +65,7 @@ pub trait Rows {
 
 /// All elements of `data` in logical order, borrowed if they are in this order in memory.
 ///
-/// `shape` is that of its first rows, and `len` is its number of elements, which was checked.
+/// `shape` is the shape of its first rows, and `len` is its number of elements, which was checked.
 pub(crate) fn elements<'a, D: Data + ?Sized>(
     data: &'a D,
     shape: &[usize],

@@ -25,7 +25,7 @@ impl fmt::Display for Tensor {
             Ok(body) => (body, false),
             Err(error) => (format!("<not readable: {error}>"), true),
         };
-        // Without elements, `f64` is the only default dtype, as in PyTorch, where it is that of floats.
+        // Without elements, `f64` is the only default dtype, as is the default of floats in PyTorch.
         let is_default = match self.dtype() {
             DType::F64 => !unread,
             DType::I32 | DType::Bool => !unread && !self.is_empty(),
@@ -76,7 +76,7 @@ fn texts(tensor: &Tensor, shown: &[Range<usize>]) -> Result<Texts, TensorError> 
     })
 }
 
-/// Appends the suffixes and the bracket, each suffix on a line of its own if it does not fit.
+/// Appends the suffixes and the bracket, each suffix on its own line if it does not fit.
 fn with_suffixes(mut text: String, suffixes: &[String]) -> String {
     // The odd count is PyTorch's (`len - rfind("\n") + 1`, where `rfind` gives -1 for none); with it, lines
     // break where PyTorch breaks them.

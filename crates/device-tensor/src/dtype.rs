@@ -108,7 +108,7 @@ pub(crate) mod sealed {
 
     /// An element as the bytes in device memory.
     pub trait Stored: bytemuck::NoUninit {
-        /// A type of the same size, of which any bytes are a value.
+        /// A type of the same size for which any bytes are a value.
         type Bits: bytemuck::Pod;
 
         fn from_bits(bits: Vec<Self::Bits>) -> Result<Vec<Self>, TensorError>;

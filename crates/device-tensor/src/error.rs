@@ -50,7 +50,7 @@ pub enum TensorError {
         /// The shape of the tensor.
         shape: Vec<usize>,
     },
-    /// The length of a buffer is not that of the requested tensor.
+    /// A buffer has another length than the requested tensor.
     #[error("a tensor of shape {shape:?} and dtype {dtype} has {expected} bytes, and the buffer has {found}")]
     #[non_exhaustive]
     WrongLength {

@@ -13,7 +13,7 @@ pub(crate) fn len(shape: &[usize], dtype: DType) -> Result<usize, TensorError> {
     Ok(if shape.contains(&0) { 0 } else { lengths.product() })
 }
 
-/// A row whose shape is not that of the first.
+/// A row whose shape differs from the first.
 pub struct Ragged {
     /// Which row of the data, innermost first.
     path: Vec<usize>,

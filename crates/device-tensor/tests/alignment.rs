@@ -1,4 +1,4 @@
-//! Tensors on a device that copies whole blocks of bytes, of which an element is a small part.
+//! Tensors on a device that copies whole blocks of bytes, each much larger than an element.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};

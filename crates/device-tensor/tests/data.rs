@@ -148,7 +148,7 @@ fn more_bytes_than_can_be_addressed_are_refused_and_not_counted_one_by_one() {
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn more_memory_than_the_host_has_is_an_error() {
-    // As many bytes as can be addressed; one element takes no more memory for being repeated.
+    // More bytes than can be allocated; repeating one element takes no more memory.
     let len = isize::MAX as usize / size_of::<i64>();
     let one = Array1::<i64>::zeros(1);
     assert_eq!(
@@ -172,7 +172,7 @@ fn there_may_be_very_many_dimensions() {
 #[test]
 fn reading_back_as_another_type_names_both_however_it_is_read() {
     let tensor = Tensor::new(1.0_f32, Device::cpu()).unwrap();
-    // Of the same size.
+    // Both dtypes have the same size.
     let expected = "expected a tensor of dtype i32, found dtype f32";
     assert_eq!(tensor.to_vec::<i32>().unwrap_err().to_string(), expected);
     assert_eq!(tensor.to_ndarray::<i32>().unwrap_err().to_string(), expected);

@@ -41,7 +41,7 @@ fn made<M: ManagedTensorBase>(
     let mut tensor = prepared.unwrap().initialize(owner);
     tensor.set_data(start.cast()).set_device(DLDevice::CPU).set_dtype(DLDataType::I32);
     change(&mut tensor);
-    // SAFETY: what is wrong with it is what the test is about, which reads nothing if it is refused.
+    // SAFETY: its mistake is the subject of the test, which reads nothing if the tensor is refused.
     (unsafe { tensor.finish() }, released)
 }
 

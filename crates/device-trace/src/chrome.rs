@@ -33,7 +33,7 @@ pub(crate) struct Writer<W> {
     pending: HashMap<Id, Pending>,
     /// When the last work of each stream ended.
     ended: HashMap<(usize, u64), Instant>,
-    /// The event that is being written, and its further fields: room that is used again.
+    /// The event that is being written, and its further fields: room that is reused.
     line: String,
     args: String,
 }
@@ -196,7 +196,7 @@ impl<W: Write> Writer<W> {
         self.event("i", "lost records", (HOST, thread.number), time, format_args!(r#","s":"t""#), args)
     }
 
-    /// Adds a record. Those of all threads come in the order of their times.
+    /// Adds a record. Records of all threads come in the order of their times.
     pub(crate) fn record(&mut self, thread: &Thread, record: &Record) -> io::Result<()> {
         self.name_thread(thread)?;
         let host = (HOST, thread.number);
@@ -245,7 +245,7 @@ impl<W: Write> Writer<W> {
                 Ok(())
             }
             Activity::Begun { work, clock: Clock::Host, .. } => self.begin_work(work, stream, time),
-            // Its beginning stands in the event of its end.
+            // The event of its end contains its beginning.
             Activity::Begun { work, clock, .. } => {
                 if let Some(pending) = self.pending.get_mut(&work) {
                     pending.enqueued =
@@ -280,7 +280,7 @@ impl<W: Write> Writer<W> {
             }
             // Its first work names it.
             Activity::StreamCreated { .. } => Ok(()),
-            // Of a later version of the core.
+            // From a later version of the core.
             _ => Ok(()),
         }
     }

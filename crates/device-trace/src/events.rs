@@ -133,7 +133,7 @@ impl State {
             Activity::Entered { span, name, .. } => drop(self.spans.insert(span, name)),
             Activity::Left { span, .. } => drop(self.spans.remove(&span)),
             Activity::StreamCreated { .. } | Activity::StreamLabeled { .. } => {}
-            // Of a later version of the core.
+            // From a later version of the core.
             _ => {}
         }
     }

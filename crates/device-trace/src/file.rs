@@ -36,8 +36,8 @@ impl TraceFile {
         Ok(file.metadata()?.len())
     }
 
-    /// Writes all out and ends what is compressed. What follows is a further member of the file, as gzip
-    /// allows.
+    /// Writes everything out and ends the compressed stream. What follows is a further member of the file, as
+    /// gzip allows.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(file) => file.flush(),

@@ -187,7 +187,7 @@ impl Observer for Watch {
                 | Activity::Ended { .. }
                 | Activity::Called { .. }
                 | Activity::Returned { .. } => {}
-                // Of a later version of the core.
+                // From a later version of the core.
                 _ => {}
             }
         }

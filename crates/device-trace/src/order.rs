@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use device_registry::activity::{Batch, Record, Thread};
 
-/// How long a record waits for those of other threads that happened before it. The core collects all threads
-/// in one round, so that a round later none is missing.
+/// How long a record waits for earlier records of other threads. The core collects all threads in one round,
+/// so a round later none is missing.
 const WAIT: Duration = Duration::from_millis(40);
 
 /// One record, or the news that some were lost.

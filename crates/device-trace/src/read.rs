@@ -30,7 +30,7 @@ pub struct Trace {
     /// reserved.
     pub(crate) memory: Vec<(usize, u64, u64, u64)>,
     pub(crate) allocations: Vec<Allocation>,
-    /// Those that are not freed, by their numbers.
+    /// Allocations that are not freed, by their numbers.
     live: HashMap<u64, usize>,
     /// When work was enqueued: its number, where, and when.
     pub(crate) enqueued: HashMap<u64, (Place, u64)>,
@@ -60,7 +60,7 @@ const LARGEST: u64 = 1 << 62;
 pub(crate) struct Track {
     pub(crate) name: String,
     pub(crate) slices: Vec<Slice>,
-    /// Those that have not ended, the innermost last, by their places in `slices`.
+    /// Slices that have not ended, the innermost last, by their places in `slices`.
     open: Vec<usize>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Instant {
     pub(crate) place: Place,
     pub(crate) time: u64,
     pub(crate) name: String,
-    /// Of lost records, how many.
+    /// The number of records, for lost ones.
     pub(crate) count: Option<u64>,
 }
 

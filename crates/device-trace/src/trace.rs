@@ -89,7 +89,7 @@ impl TraceObserver {
         let program = program.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let most = limit()?.map(|limit| limit / 2);
         let writer = Some(Writer::new(TraceFile::create(&path)?, &program)?);
-        // Of an older trace.
+        // It may be left from an older trace.
         match std::fs::remove_file(before(&path)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -111,7 +111,7 @@ fn limit() -> io::Result<Option<u64>> {
     }
 }
 
-/// The file with what comes before that of a path, if the trace is long.
+/// The file before the one of this path, with the earlier part of a long trace.
 pub(crate) fn before(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".before");

@@ -12,7 +12,7 @@ use device_registry::backend::BackendError;
 use device_registry::{Device, LaunchOptions, activity};
 use device_trace::{ReadError, Trace, last_records, memory_snapshot, watch_memory, write_to};
 
-/// Runs the test of this name in a process of its own, in which the variable `CHILD` is set.
+/// Runs the test of this name in its own process, in which the variable `CHILD` is set.
 fn child(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env("CHILD", "1");
@@ -67,7 +67,7 @@ fn a_trace_has_what_the_program_did() {
         }
         assert!(!summary.contains("ends early"), "{summary}");
     }
-    // The format of other tools: an array, of which the end may be missing.
+    // The format of other tools: an array whose end may be missing.
     let text = fs::read_to_string(folder.path().join("trace.json")).unwrap();
     let events: serde_json::Value = serde_json::from_str(&format!("{text}]")).unwrap();
     let events = events.as_array().unwrap();
@@ -324,7 +324,7 @@ fn a_trace_with_wild_numbers_is_an_error_or_is_shown() {
             r#",{{"ph":"{phase}","name":"x","pid":{pid},"tid":1,"ts":{ts},"id":"{pid}","cat":"wait","dur":{ts},"args":{{"bytes":{number},"count":{number},"allocated":{number},"reserved":{number},"work":1,"failed":1}}}}"#
         )
     };
-    // Each in a file of its own: to replace one, some file systems wait for the disk.
+    // Each in its own file: to replace one, some file systems wait for the disk.
     let mut files = (0..).map(|number| folder.path().join(format!("{number}.json")));
     let mut show = |events: &[String]| {
         let file = files.next().unwrap();

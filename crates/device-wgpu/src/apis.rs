@@ -68,21 +68,21 @@ impl Apis {
         Ok(Self { searched, chosen: true })
     }
 
-    /// All adapters of these interfaces, with the instance that they are of. `None` if there is no adapter.
+    /// All adapters of these interfaces, with their instance. `None` if there is no adapter.
     pub(crate) fn adapters(&self) -> Option<(Instance, Vec<wgpu::Adapter>)> {
         // Without any interface `Instance::new` panics.
         if Instance::enabled_backend_features().is_empty() {
             return None;
         }
         for name in DRIVERS {
-            // Vulkan's loader ignores them there, without a word.
+            // Vulkan's loader silently ignores them there.
             if let Err(elevated) = path_variable(name) {
                 log::warn!("{name} is ignored: {elevated}");
             }
         }
         let mut descriptor = InstanceDescriptor::new_without_display_handle();
         descriptor.backends = self.searched;
-        // The default of a debug build turns the interfaces' validation layers on as well. This flag alone
+        // The default of a debug build turns the interfaces' validation layers on as well. Only this flag
         // keeps an indirect dispatch within the limits.
         descriptor.flags = InstanceFlags::VALIDATION_INDIRECT_CALL.with_env();
         let instance = Instance::new(descriptor);
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// wgpu knows them, but they are not of hardware.
+    /// wgpu knows them, but they are not hardware.
     #[test]
     fn other_interfaces_of_wgpu_are_invalid() {
         for list in ["webgpu", "noop"] {

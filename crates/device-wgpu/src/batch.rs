@@ -26,7 +26,7 @@ pub(crate) struct Batch {
     context: Arc<Context>,
     submission: Arc<Submission>,
     commands: Vec<Commands>,
-    /// What the host has written for the device, and of that the buffer that has room for more.
+    /// What the host has written for the device; the last buffer may have room for more.
     staged: Vec<wgpu::Buffer>,
     open: Option<StagingBuffer>,
     reads: Vec<GatheredRead>,
@@ -75,7 +75,7 @@ impl Batch {
         }
     }
 
-    /// The submission that it will be.
+    /// The submission that it will become.
     pub(crate) fn submission(&self) -> &Arc<Submission> {
         &self.submission
     }
@@ -90,8 +90,8 @@ impl Batch {
         self.pieces >= FULL_PIECES || self.bytes >= FULL_BYTES
     }
 
-    /// Adds commands of one piece of work, that move this many bytes. What they refuse is found when the
-    /// batch is submitted.
+    /// Adds commands of one piece of work, that move this many bytes. Errors in them show when the batch is
+    /// submitted.
     pub(crate) fn encode(
         &mut self,
         bytes: u64,
@@ -115,7 +115,7 @@ impl Batch {
         self.pieces += 1;
     }
 
-    /// Writes bytes, of which there are at most a [`PIECE`]. It copies them before it returns.
+    /// Writes bytes, at most a [`PIECE`]. It copies them before it returns.
     pub(crate) fn write(&mut self, to: DeviceRange<'_>, bytes: &[u8]) -> Result<(), BackendError> {
         let Staged { buffer, offset } = self.stage(bytes)?;
         self.encode(to.len, |encoder| {
@@ -123,7 +123,7 @@ impl Batch {
         })
     }
 
-    /// Bytes of the host, where the device can read them. Behind them come zeros, up to whole words.
+    /// Host bytes where the device can read them. They are padded with zeros to whole words.
     fn stage(&mut self, bytes: &[u8]) -> Result<Staged, BackendError> {
         if let Some(open) = &mut self.open
             && let Some(staged) = open.append(&self.context, bytes)

@@ -21,8 +21,8 @@ use crate::submission::Submission;
 pub(crate) const TIMESTAMPS: Features =
     Features::TIMESTAMP_QUERY.union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
-/// The features that kernels can use, requested where the adapter has them. Those only for drawing are left
-/// out.
+/// The features that kernels can use, requested where the adapter has them. Features only for drawing are
+/// left out.
 const FOR_KERNELS: Features = Features::SHADER_F16
     .union(Features::SHADER_F64)
     .union(Features::SHADER_I16)
@@ -184,9 +184,9 @@ impl Context {
         }
         if !submission.is_done() {
             submission.track(&self.queue);
-            // Not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and panics
-            // if another thread has cleared the list in between. gfx-rs/wgpu#9958 fixes that, which 30.0.1
-            // does not have.
+            // It is not a wait with the time limit 0. Such a wait reads the device and then wgpu's list, and
+            // panics if another thread has cleared the list in between. gfx-rs/wgpu#9958 fixes that, which
+            // 30.0.1 does not have.
             self.poll(PollType::Poll)?;
         }
         Ok(submission.is_done())
@@ -253,7 +253,7 @@ impl Context {
         self.loss.check()
     }
 
-    /// The loss that is known by a submission that wgpu did not make: it still returned an index. No scope
+    /// The loss that shows in a submission that wgpu did not make, although it returned an index. No scope
     /// catches it.
     fn refused(&self) -> BackendError {
         self.poll_again();

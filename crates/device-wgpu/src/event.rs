@@ -34,7 +34,7 @@ impl WgpuEvent {
         Self { context: Arc::clone(context), submission, timestamp: None }
     }
 
-    /// An event with a submission of its own, which writes the timestamp.
+    /// An event with its own submission, which writes the timestamp.
     pub(crate) fn timed(context: &Arc<Context>) -> Result<Self, BackendError> {
         let buffer = |label, usage| {
             let (size, mapped_at_creation) = (TIMESTAMP_LEN, false);

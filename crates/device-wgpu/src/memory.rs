@@ -3,7 +3,7 @@
 use device_registry::backend::{BackendError, Memory, Span};
 use wgpu::{BufferUsages, COPY_BUFFER_ALIGNMENT};
 
-/// The uses of memory: those of kernels, and copies.
+/// The uses of memory: kernels and copies.
 pub(crate) const USES: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::UNIFORM)
     .union(BufferUsages::INDIRECT)
@@ -27,7 +27,7 @@ impl WgpuMemory {
     /// [`INDIRECT`](BufferUsages::INDIRECT), [`COPY_SRC`](BufferUsages::COPY_SRC) and
     /// [`COPY_DST`](BufferUsages::COPY_DST). The bytes of a [`Span`] begin at its [`offset`](Span::offset).
     ///
-    /// Its length is that of the allocation, rounded up to a multiple of 4 bytes. Destroying it breaks every
+    /// Its length is the allocation's, rounded up to a multiple of 4 bytes. Destroying it breaks every
     /// use of it.
     #[must_use]
     pub fn buffer(&self) -> &wgpu::Buffer {

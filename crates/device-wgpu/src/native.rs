@@ -60,15 +60,15 @@ impl WgpuDevice {
     /// [`WgpuStream::submit`], or the stream does not wait for them.
     ///
     /// The first call submits what streams have gathered, and from then on they gather nothing: whatever the
-    /// caller submits comes behind the work that streams have accepted before.
+    /// caller submits comes after the work that streams have accepted before.
     #[must_use]
     pub fn queue(&self) -> &wgpu::Queue {
         self.0.submit_at_once();
         &self.0.queue
     }
 
-    /// Announces that another library computes on the device by its native handles, such as an engine of
-    /// burn's. Cannot be taken back, and holds until the device is closed or reset.
+    /// Announces that another library computes on the device through its native handles, such as a burn
+    /// engine. Cannot be taken back, and holds until the device is closed or reset.
     ///
     /// [`Device::close`](device_registry::Device::close) then leaves the device to that library, and frees
     /// none of the memory that the library has allocated. Without this call it destroys the device, and with
@@ -77,8 +77,8 @@ impl WgpuDevice {
     /// until all of them are dropped. The registry's next use opens another one: compare
     /// [`device`](Self::device) to notice it.
     ///
-    /// A library that sets the callback for the loss of the device takes it from this crate, as wgpu has one.
-    /// This crate then notices a loss by the first call that fails or waits, and [`check`](Self::check)
+    /// A library that sets the callback for the loss of the device replaces this crate's, as wgpu has only
+    /// one. This crate then notices a loss at the first call that fails or waits, and [`check`](Self::check)
     /// notices it at once.
     pub fn share(&self) {
         self.0.share();
@@ -137,10 +137,10 @@ pub struct WgpuStream {
 /// The work of a stream.
 #[derive(Default)]
 struct Work {
-    /// That of the newest work. It may be gathered only.
+    /// The submission of the newest work, which may only be gathered so far.
     last: Option<Arc<Submission>>,
     gathered: Option<Batch>,
-    /// The failure of work that was gathered, until the core is told.
+    /// The failure of gathered work, until it is reported to the core.
     failure: Option<BackendError>,
 }
 
@@ -161,7 +161,7 @@ impl WgpuStream {
     ///
     /// # Errors
     ///
-    /// [`BackendError::invalid`] if wgpu's validation refuses the commands, of which none runs then.
+    /// [`BackendError::invalid`] if wgpu's validation refuses the commands; then none of them runs.
     /// [`BackendError::lost`] if the device is known to be lost.
     pub fn submit(&self, commands: impl IntoIterator<Item = CommandBuffer>) -> Result<(), BackendError> {
         // Before the lock: the caller's iterator may submit to this stream itself.
@@ -206,13 +206,13 @@ impl WgpuStream {
         added
     }
 
-    /// Submits what is gathered. Its failure is told by the next [`flush`](Self::flush).
+    /// Submits the gathered work. The next [`flush`](Self::flush) reports its failure.
     pub(crate) fn submit_gathered(&self) {
         let reads = self.work.lock().submit_gathered();
         reads.hand_to(&self.reads);
     }
 
-    /// Submits what is gathered, and returns the failure of what was, if it was not told yet.
+    /// Submits the gathered work, and returns the failure of earlier work, if it was not reported yet.
     pub(crate) fn flush(&self) -> Result<(), BackendError> {
         self.flush_all().1
     }
@@ -228,7 +228,7 @@ impl WgpuStream {
         (last, flushed)
     }
 
-    /// Calls what submits commands by themselves, behind what is gathered, and returns their submission.
+    /// Calls a function that submits its own commands, after the gathered work, and returns their submission.
     pub(crate) fn submit_alone<T>(
         &self,
         submit: impl FnOnce() -> Result<(Option<Arc<Submission>>, T), BackendError>,
@@ -252,7 +252,7 @@ impl WgpuStream {
     /// Notes when the newest work is done. Returns its submission.
     pub(crate) fn track_last(&self) -> Option<Arc<Submission>> {
         let work = self.work.lock();
-        // Now, before other streams submit more.
+        // Done now, before other streams submit more.
         work.last.as_ref().inspect(|last| last.track(&self.context.queue)).cloned()
     }
 }

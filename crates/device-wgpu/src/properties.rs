@@ -99,7 +99,7 @@ fn api(backend: Backend) -> &'static str {
     }
 }
 
-/// The types for which WGSL has arithmetic: three always, and those of features that the adapter has.
+/// The types for which WGSL has arithmetic: three always, others with features of the adapter.
 fn dtypes(features: Features) -> Vec<&'static str> {
     let optional = [
         (Features::SHADER_F16, &["f16"][..]),

@@ -107,7 +107,7 @@ impl StagingBuffer {
 }
 
 impl Context {
-    /// An empty staging buffer for at least `len` bytes, of which there are at most a [`PIECE`].
+    /// An empty staging buffer for at least `len` bytes, which is at most a [`PIECE`].
     pub(crate) fn staging_buffer(&self, len: usize) -> Result<StagingBuffer, BackendError> {
         let size = class(len).max(SHARED);
         let buffer = match self.staging.take_up(size) {
@@ -163,8 +163,8 @@ impl Staging {
     /// Keeps a [`StagingBuffer`] for reuse after submitted work has read it.
     pub(crate) fn keep_up(&self, buffer: &wgpu::Buffer) {
         let mut up = self.up.lock();
-        // The limit counts buffers that the device has not read yet: more than are in use at once are of no
-        // use.
+        // The limit counts buffers that the device has not read yet: more than are in use at once would be
+        // wasted.
         if up.has_room(buffer.size()) {
             let mapping = Mapping::begin(buffer, MapMode::Write, buffer.size());
             up.put(buffer.size(), (buffer.clone(), mapping));

@@ -97,7 +97,7 @@ impl StreamDriver for WgpuQueue {
     fn synchronize(&self) -> Result<(), BackendError> {
         // Another thread may have enqueued more since the core's flush.
         let (last, flushed) = self.native.flush_all();
-        // In any case: what runs uses memory.
+        // Done in any case, since running work uses memory.
         let waited = last.map_or(Ok(()), |submission| self.context.wait(&submission));
         flushed.and(waited)
     }

@@ -55,8 +55,8 @@ impl Submission {
         self.done.store(true, Ordering::Release);
     }
 
-    /// Lets a later poll note that this is done. It may come later than that, because it also waits for work
-    /// that was submitted since. Nothing sets the index meanwhile.
+    /// Lets a later poll note that this is done. The note may come late, because it also waits for work
+    /// submitted since. Nothing sets the index meanwhile.
     pub(crate) fn track(&self, queue: &wgpu::Queue) {
         if !self.tracked.swap(true, Ordering::AcqRel) && self.index.get().is_some() {
             self.call_back(queue);

@@ -15,7 +15,7 @@ use crate::memory::{DeviceRange, USES, whole_words};
 use crate::staging::{Landings, PIECE};
 use crate::submission::Submission;
 
-/// Bytes that are being read in pieces, each into a buffer of its own.
+/// Bytes that are being read in pieces, each into its own buffer.
 pub(crate) struct StagedRead {
     pieces: Vec<(wgpu::Buffer, Arc<Mapping>)>,
     submission: Arc<Submission>,

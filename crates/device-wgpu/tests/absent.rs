@@ -1,4 +1,4 @@
-//! No driver, a broken one, and what the environment asks for: each in a process of its own.
+//! No driver, a broken one, and what the environment asks for: each in its own process.
 
 #![cfg(target_os = "linux")]
 

@@ -109,7 +109,7 @@ fn memory_that_is_not_there_is_an_error_and_what_is_there_can_still_be_used() {
         Some(BackendErrorKind::OutOfMemory { asked, .. }) => assert_eq!(asked, EACH as u64),
         other => panic!("{other:?}"),
     }
-    // The device goes on, with what it has.
+    // The device continues, with what it has.
     small.write(0, &[7; 1 << 16]).unwrap();
     let mut bytes = vec![0; 1 << 16];
     small.read(0, &mut bytes).unwrap();
@@ -144,7 +144,7 @@ fn destroy(stream: &Stream) {
     stream.launch(&[], destroy).unwrap();
 }
 
-/// Runs it on a thread of its own, and fails if it does not end.
+/// Runs it on its own thread, and fails if it does not end.
 fn ends<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || sender.send(run()));
@@ -171,7 +171,7 @@ fn a_device_that_is_destroyed_is_lost_to_all_and_a_reset_brings_it_back() {
         let (stream, buffer) = (device.create_stream().unwrap(), device.allocate(32 << 20).unwrap());
         lose(&stream, &buffer, waits);
         // No thread finds anything else any more, whatever was under way.
-        // Of a length that no freed memory has: the core gives that out without a call into the driver.
+        // No freed memory has this length: the core would reuse it without a call into the driver.
         assert_eq!(error_kind(device.allocate(48)), Some(BackendErrorKind::Lost), "{waits:?}");
         assert_eq!(error_kind(buffer.write(0, &[1; 4])), Some(BackendErrorKind::Lost));
         assert_eq!(error_kind(buffer.read(0, &mut [1; 4])), Some(BackendErrorKind::Lost));

@@ -15,7 +15,7 @@ use crate::child::CHILD;
 
 device_registry::autoload!();
 
-/// The device, in a process of its own; `None` in the one that starts that.
+/// The device, in its own process; `None` in the one that starts that.
 fn alone(test: &str) -> Option<Device> {
     if process::is_child() {
         return Some(device_registry::device("wgpu").unwrap());

@@ -31,7 +31,7 @@ fn main() -> std::process::ExitCode {
     suite.after_each(check).run()
 }
 
-/// Keeps the messages of `wgpu-hal`, through which those of the layer come.
+/// Keeps the messages of `wgpu-hal`, which passes on the layer's.
 struct Messages;
 
 static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());

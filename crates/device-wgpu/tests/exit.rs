@@ -19,7 +19,7 @@ fn a_program_ends_while_its_work_runs() {
         for _ in 0..10 {
             let output = CHILD.again(TEST, &[]);
             let printed = String::from_utf8_lossy(&output.stderr);
-            // By `exit`, and not by a signal of what is torn down under the work.
+            // It ends by `exit`, and not by a signal because something is torn down under the work.
             assert_eq!(output.status.code(), Some(7), "{}: {printed}", output.status);
         }
         return;

@@ -11,7 +11,7 @@ fn open() -> Option<Device> {
     device_conformance::device_or_skip("wgpu")
 }
 
-/// Bytes of which no two pieces are alike.
+/// Bytes in which no two pieces are alike.
 fn bytes(len: usize) -> Vec<u8> {
     (0..len).map(|place| (place ^ (place >> 8) ^ (place >> 16) ^ (place >> 22)) as u8).collect()
 }

@@ -227,7 +227,7 @@ fn a_malformed_kernel_is_an_error_with_the_compilers_message() {
     let (kind, message) = compile("@compute @workgroup_size(1) fn other() {}");
     assert_eq!(kind, BackendErrorKind::Invalid);
     assert!(message.contains("main"), "no entry point of that name: {message}");
-    // The stream goes on.
+    // The stream continues.
     let buffer = numbers(device, &[21]);
     stream.launch(&[&buffer], double).unwrap();
     assert_eq!(*stream.read(&buffer, ..).unwrap().wait().unwrap(), 42_u32.to_ne_bytes());
@@ -241,7 +241,7 @@ fn commands_that_wgpu_refuses_are_not_submitted_and_harm_nobody() {
         let (device, stream): (&WgpuDevice, &WgpuStream) = (launch.driver_as()?, launch.stream_as()?);
         let [Some(span)] = launch.spans() else { return Err(BackendError::invalid("one buffer")) };
         let memory: &WgpuMemory = span.memory_as()?;
-        // Without a scope of its own: `submit` has one, for what comes of it there.
+        // Without its own scope: `submit` has one, for the errors there.
         let mut encoder = device.device().create_command_encoder(&CommandEncoderDescriptor::default());
         encoder.clear_buffer(memory.buffer(), 0, Some(4096));
         stream.submit([encoder.finish()])

@@ -1,4 +1,4 @@
-//! The command `devices` of a program with a backend of its own: `mycpu` of `examples/custom-backend`, which
+//! The command `devices` of a program with its own backend: `mycpu` of `examples/custom-backend`, which
 //! the package's Cargo.toml names. Run `cargo run -p devices --example own_backend`.
 
 device_registry::autoload!();

@@ -23,8 +23,8 @@ entry_points::group! {
     }
 }
 
-/// Any error. That of a driver, of a device or of a framework ends the benchmark of one device, and is
-/// printed with its causes.
+/// Any error. An error of a driver, device or framework ends the benchmark of one device, and is printed with
+/// its causes.
 pub type KernelError = Box<dyn Error + Send + Sync>;
 
 /// What `devices bench --kernels` measures: the kernels of a framework, which this crate does not know.
@@ -93,7 +93,7 @@ impl Timer<'_> {
     ///
     /// # Errors
     ///
-    /// Those of `run`.
+    /// Any that `run` returns.
     pub fn time(
         &mut self,
         call: impl Into<String>,

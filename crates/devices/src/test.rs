@@ -15,7 +15,7 @@ pub(crate) fn run(test: &Test, output: &Output) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage("`devices test` prints no JSON; `-- --list` lists the checks".to_owned()));
     }
     let tested = device(&test.device)?;
-    // A name alone is every device of the backend. What the user names has to be there.
+    // A bare name is every device of the backend. What the user names has to be there.
     let suite = match tested.index() {
         None => Suite::new().backend(tested.name()),
         Some(_) => Suite::new().device(&tested.to_string()),

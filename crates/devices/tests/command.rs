@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The command with its arguments, without the variables of who runs the tests.
+/// The command with its arguments, without the variables of the user that runs the tests.
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_devices"));
     for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("DEVICE_")) {
@@ -378,7 +378,7 @@ fn the_doctor_finds_the_opencl_driver_that_does_not_load() {
     let row =
         format!("\n  OpenCL, {here}/a-gone.icd: /nonexistent/libgone.so does not open: see the problems\n");
     assert!(printed.contains(&row), "{printed}");
-    // The file alone, as ocl-icd takes it, and the library itself.
+    // The bare file, as ocl-icd takes it, and the library itself.
     let file = format!("{here}/a-gone.icd");
     let (_, problems) = diagnosed("cuda,wgpu", &[("OCL_ICD_VENDORS", &file)]);
     assert!(

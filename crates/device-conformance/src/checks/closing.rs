@@ -1,7 +1,7 @@
 //! What a device releases when it is closed or reset. A driver is never dropped, so it has to release
 //! everything itself.
 //!
-//! Each check counts the resources of a process of its own, because other checks would change them.
+//! Each check counts the resources of its own process, because other checks would change them.
 
 use std::time::{Duration, Instant};
 

@@ -66,7 +66,7 @@ fn every_ordinal_opens(context: &Context) -> Result<(), Failure> {
 
 const PRESENT: &str = "enumeration::it_is_present_after_it_was_used";
 
-/// In a process of its own, since no other check may have the device open: the core asks a backend for closed
+/// In its own process, since no other check may have the device open: the core asks a backend for closed
 /// devices only.
 fn it_is_present_after_it_was_used(context: &Context) -> Result<(), Failure> {
     subprocess::run(context, PRESENT, || {

@@ -311,7 +311,7 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
     let end = 64 * context.alignment();
     for round in 0..100_u8 {
         let (turn, other) = (usize::from(round % 2), usize::from((round + 1) % 2));
-        // Each stream adds a byte of its own and copies the whole buffer to the other one.
+        // Each stream adds its own byte and copies the whole buffer to the other one.
         let (own, next) = (&buffers[turn], &buffers[other]);
         streams[turn].fill(own, 0..end, &[round])?;
         streams[turn].copy(own, 0..LEN, next, 0)?;

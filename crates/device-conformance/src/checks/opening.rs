@@ -50,7 +50,7 @@ fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a function on a thread of its own, and waits for the thread to end.
+/// Runs a function on its own thread, and waits for the thread to end.
 fn ends<T: Send>(work: impl FnOnce() -> Result<T, Failure> + Send) -> Result<T, Failure> {
     thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,

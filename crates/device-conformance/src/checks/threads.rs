@@ -71,7 +71,7 @@ fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {
 }
 
 fn each_in_a_part_of_one_buffer(context: &Context) -> Result<(), Failure> {
-    // As small as the device allows, so that threads share words, cache lines and pages.
+    // Parts are as small as the device allows, so that threads share words, cache lines and pages.
     for part in [1, 3, 64].map(|units| units * context.alignment()) {
         let buffer = context.filled(&vec![0; THREADS * part])?;
         let written = |index: usize, round: usize| bytes((index * 16 + round) as u8, part);

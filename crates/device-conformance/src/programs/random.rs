@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_program_that_fails_is_shrunk() {
-        // As if copies of more than one byte were lost.
+        // Acts as if copies of more than one byte were lost.
         let run = |programs: &[Program]| {
             let fails = |step: &Step| matches!(step, Step::Copy { range, .. } if range.len() > 1);
             if programs[0].steps.iter().any(fails) {

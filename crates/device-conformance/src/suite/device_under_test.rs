@@ -23,7 +23,7 @@ pub(super) struct DeviceUnderTest {
     suite: Arc<Suite>,
     /// Set by the first check. Holds a reason if the device is unavailable.
     unavailable: OnceLock<Option<String>>,
-    /// Those of all devices of the backend.
+    /// Shared by all devices of the backend.
     hangs: Arc<Hangs>,
 }
 

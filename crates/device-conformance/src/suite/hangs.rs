@@ -21,7 +21,7 @@ struct State {
 }
 
 impl Hangs {
-    /// Notes that a check runs, until the returned value is dropped. `name` is that of its test and its
+    /// Notes that a check runs, until the returned value is dropped. `name` is the name of its test and its
     /// thread.
     pub(super) fn begin(&self, name: String) -> Running<'_> {
         self.state.lock().running.push(name.clone());
@@ -39,8 +39,8 @@ impl Running<'_> {
     /// The message of a check that hung. If it may only have waited behind another hang, returns the name of
     /// the check that is to blame, which fails the run.
     ///
-    /// That is an earlier check that was blamed and whose thread still runs. Or it is a check whose call into
-    /// the driver is older than any of this check, if that exceeds its time limit too: this function waits
+    /// It is an earlier check that was blamed and whose thread still runs, or a check whose call into the
+    /// driver is older than all of this check's calls, if it exceeds its time limit too: this function waits
     /// until it ends, but no longer than `patience`.
     pub(super) fn judge(self, hung: Hung, patience: Duration) -> Result<String, String> {
         let deadline = Instant::now() + patience;

@@ -62,7 +62,7 @@ pub(super) struct Here {
 #[derive(Default)]
 struct State {
     devices: BTreeMap<String, Arc<DeviceUnderTest>>,
-    /// Those of each backend.
+    /// One for each backend.
     hangs: BTreeMap<String, Arc<Hangs>>,
 }
 

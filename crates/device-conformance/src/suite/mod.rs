@@ -65,7 +65,7 @@ pub struct Suite {
     backends: Vec<String>,
     /// If empty, every device of the backends.
     devices: Vec<String>,
-    /// Beside those of the variable.
+    /// In addition to the variable's.
     required: Vec<String>,
     unsupported: Vec<Expectation>,
     expected_failures: Vec<Expectation>,
@@ -95,13 +95,13 @@ impl Suite {
         }
     }
 
-    /// Tests this backend, and no others but those of further calls. A backend that is not linked fails.
+    /// Tests only this backend, and those named by further calls. A backend that is not linked fails.
     pub fn backend(mut self, name: &str) -> Self {
         self.backends.push(name.to_owned());
         self
     }
 
-    /// Tests this device, such as `acme:1`, and no others but those of further calls. A device that its
+    /// Tests only this device, such as `acme:1`, and those named by further calls. A device that its
     /// backend does not have fails.
     pub fn device(mut self, device: &str) -> Self {
         let backend = backend_of(device).to_owned();
@@ -165,8 +165,8 @@ impl Suite {
     /// The exit code is a failure if any test that the filters select fails. Whatever the filters select, it
     /// is also a failure if a backend that `DEVICE_CONFORMANCE_REQUIRE` lists cannot be tested, if a pattern
     /// matches no check, if there is nothing to test, or if a process of the checks ends by itself. But a
-    /// crash while a backend is loaded fails the test `<backend>::devices` alone, like any other error of
-    /// that backend, and a filter may not select it.
+    /// crash while a backend is loaded fails only the test `<backend>::devices`, like any other error of that
+    /// backend, and a filter may not select it.
     #[must_use = "return it from `main`, or failures are lost"]
     pub fn run(self) -> ExitCode {
         self.run_with(std::env::args_os())

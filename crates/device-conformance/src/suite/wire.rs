@@ -52,7 +52,7 @@ pub(super) fn parse_request(line: &str) -> Option<(u64, Request)> {
     Some((number, request))
 }
 
-/// A reply as a line of its own, even if a driver has printed the start of a line.
+/// A reply as its own line, even if a driver has printed the start of a line.
 pub(super) fn reply_line(reply: &Reply) -> String {
     let text = |number: &u64, kind: &str, text: &str| join([&*number.to_string(), kind, text]);
     let fields = match reply {

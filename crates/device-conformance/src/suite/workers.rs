@@ -36,9 +36,9 @@ pub(super) struct Workers {
     suite: Arc<Suite>,
     /// Started by the first request.
     shared: Mutex<Option<Arc<Worker>>>,
-    /// Whether each check has a process of its own.
+    /// Whether each check has its own process.
     own: AtomicBool,
-    /// Held while a check runs in a process of its own: what one check does to a device may disturb another
+    /// Held while a check runs in its own process: what one check does to a device may disturb another
     /// one.
     one_at_a_time: Mutex<()>,
     deaths: Mutex<Vec<Arc<Death>>>,
@@ -103,7 +103,7 @@ impl Workers {
         }
     }
 
-    /// Runs a check in a process of its own. An error is how that process ended, if it did not end well.
+    /// Runs a check in its own process. An error is how that process ended, if it did not end well.
     fn run_alone(&self, backend: &str, device: &str, check: &'static Check) -> Result<Judged, BadEnd> {
         let worker = match Worker::start(environment::Worker::Traced, self.suite.time_limit) {
             Ok(worker) => worker,
@@ -181,7 +181,7 @@ struct Death {
     running: Vec<String>,
     /// The calls into drivers that were under way, if the worker reports them.
     calls: Vec<String>,
-    /// Whether a check did the same in a process of its own.
+    /// Whether a check did the same in its own process.
     is_reproduced: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Runs one check on one broken backend, in a process of its own, because a broken backend may hang or crash.
+//! Runs one check on one broken backend, in its own process, because a broken backend may hang or crash.
 
 use std::process::{Command, ExitCode, exit};
 use std::thread;

@@ -221,7 +221,7 @@ defects! {
     FillsWriteThePatternOnce,
     /// The pattern is written from its end to its start.
     FillsReverseThePattern,
-    /// Of a pattern of 16 bytes the first 8 are used.
+    /// Only the first 8 bytes of a pattern of 16 are used.
     LongPatternsAreCut,
     /// Fills end at the end of a page.
     FillsStopAtPages,
@@ -350,7 +350,7 @@ defects! {
     CopiesFailFromThenOn,
     /// A fault of copies counts allocations too.
     AllocationsAreCountedAsCopies,
-    /// Of two faults of one kind, the first one counts.
+    /// The first of two faults of one kind counts.
     TheFirstFaultCounts,
     /// Faults happen one operation late.
     FaultsComeLate,
@@ -358,7 +358,7 @@ defects! {
     FaultsAreNotCleared,
     /// Every second call, the device does not offer fault injection.
     FaultsComeAndGo,
-    /// The message of an injected fault is that of a host which got none.
+    /// An injected fault has the message of a host that got none.
     FaultsSayNothing,
     /// The report of a failed queued read has a size that no loader of backends in files can read.
     QueuedReadsSayNothing,
@@ -366,7 +366,7 @@ defects! {
     QueuedWorkSaysNothing,
     /// The messages of injected faults have a line's end, which the loader of backends in files escapes.
     FaultsAreEscaped,
-    /// The messages of injected faults are not UTF-8, and a loader has replaced what is not.
+    /// The messages of injected faults are not UTF-8, and a loader has replaced the invalid bytes.
     FaultsAreNotUtf8,
     /// The messages of injected faults are sentences.
     FaultsShout,
@@ -388,7 +388,7 @@ defects! {
     QueryReportsNoErrors,
     /// Reads and events behind a failure are never finished.
     SkippedWorkIsForgotten,
-    /// When the work of one stream fails, that of all does.
+    /// When the work of one stream fails, all streams' work does.
     FailuresAreOfAllStreams,
 
     // Loss.
@@ -399,9 +399,9 @@ defects! {
     LossIsAnyError,
     /// A loss gives no reason.
     LossSaysNothing,
-    /// The loss of a device is that of all.
+    /// When one device is lost, all are.
     LossSpreads,
-    /// The loss of a device is that of devices whose queues wait for its events.
+    /// When a device is lost, so are devices whose queues wait for its events.
     LossSpreadsByEvents,
     /// A lost device is not counted.
     LostDevicesAreNotCounted,

@@ -44,7 +44,7 @@ struct State {
 struct Failure {
     error: BackendError,
     until: Option<u64>,
-    /// Of a read: its completion, which reports the error in place of the queue.
+    /// For a read, its completion, which reports the error in place of the queue.
     read: Option<CompletionWatch>,
 }
 
@@ -116,7 +116,7 @@ impl Progress {
                 fail(error, None);
             }
             Outcome::FailedRead(error, completion) => {
-                // First, so that what is submitted before the report finds the failure.
+                // Done first, so that work submitted before the report finds the failure.
                 fail(error.clone(), Some(completion.watch()));
                 wrongly::complete(completion, Err(error));
             }

@@ -1,4 +1,4 @@
-//! Runs the whole suite on a broken backend, in a process of its own: how it reports checks that hang.
+//! Runs the whole suite on a broken backend, in its own process: how it reports checks that hang.
 
 use std::env;
 use std::process::{Command, ExitCode};

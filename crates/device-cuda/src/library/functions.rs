@@ -45,7 +45,8 @@ macro_rules! functions {
                 let library = unsafe { sys::culib() };
                 Ok(Self {
                     $($name: {
-                        // SAFETY: the constants above compare this type with that of the driver's function.
+                        // SAFETY: the constants above compare this type with the type of the driver's
+                        // function.
                         *unsafe { library.get(concat!(stringify!($name), "\0").as_bytes()) }
                             .map_err(|_| stringify!($name))?
                     },)*

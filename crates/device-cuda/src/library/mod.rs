@@ -129,8 +129,8 @@ impl Library {
             let mut text = ptr::null();
             // SAFETY: both functions take any number, and `text` is a place for one pointer.
             let found = unsafe { get(self.0, code, &mut text) }.is_ok() && !text.is_null();
-            // SAFETY: after a success the pointer is that of a constant text of the driver's, which ends with
-            // a zero.
+            // SAFETY: after a success the pointer is to a constant text in the driver, which ends with a
+            // zero.
             found.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         };
         Some((text(Functions::cuGetErrorName)?, text(Functions::cuGetErrorString)?))

@@ -23,7 +23,7 @@ unsafe impl Send for Stream {}
 // SAFETY: the reference allows calls on one stream from several threads at once.
 unsafe impl Sync for Stream {}
 
-/// Work that the driver runs on a thread of its own, in a stream's order.
+/// Work that the driver runs on its own thread, in a stream's order.
 pub(crate) trait HostFunction: Send + 'static {
     /// Runs the work. It calls nothing of CUDA, which the driver does not allow here.
     fn run(self);
@@ -46,7 +46,7 @@ impl Stream {
         let priority = match priority {
             Priority::Low => least,
             Priority::High => greatest,
-            // The default of the driver's streams, those of other libraries among them.
+            // The default of the driver's streams, including other libraries'.
             _ => 0,
         };
         // Not blocking: a blocking stream waits for everything that others enqueue in the context's null
@@ -293,7 +293,7 @@ fn same_length(found: usize, expected: usize) -> Result<(), BackendError> {
     Err(BackendError::invalid(format_args!("expected {expected} bytes, found {found}")))
 }
 
-/// The answer to a query, of which *not ready* is no error.
+/// The result of a query, for which *not ready* is not an error.
 fn done(outcome: Result<(), CudaError>) -> Result<bool, CudaError> {
     match outcome {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! Tests that run once more in a process of their own, on the simulated driver of `tests/simulated_driver`,
+//! Tests that run once more in their own process, on the simulated driver of `tests/simulated_driver`,
 //! on what is left of it, or on this machine's.
 #![allow(dead_code, reason = "not every test program needs all of it")]
 
@@ -39,7 +39,7 @@ pub(crate) fn simulated() -> PathBuf {
 }
 
 /// A folder in which whatever file the driver's library is looked for in is there, and is none. The loader
-/// does not go on to others then, so that a machine with a driver is one without.
+/// then does not try others, so a machine with a driver looks like one without.
 pub(crate) fn no_driver() -> TempDir {
     let folder = TempDir::new().expect("there is room");
     let names = ["cuda", "nvcuda"].into_iter().flat_map(device_cuda::cudarc::get_lib_name_candidates);
@@ -47,7 +47,7 @@ pub(crate) fn no_driver() -> TempDir {
     folder
 }
 
-/// A folder with a simulated driver that has not this function: the library with another name in its place.
+/// A folder with a simulated driver that lacks this function: the library with another name in its place.
 pub(crate) fn driver_without(function: &str) -> TempDir {
     let mut library = fs::read(simulated_driver()).expect("it can be read");
     let wanted = [b"\0", function.as_bytes(), b"\0"].concat();
@@ -68,7 +68,7 @@ pub(crate) fn program(folder: Option<&Path>) -> Command {
     program
 }
 
-/// Runs the test of this name once more, with these variables besides.
+/// Runs the test of this name once more, with these additional variables.
 pub(crate) fn again(test: &str, folder: Option<&Path>, variables: &[(&str, &str)]) -> Output {
     process::again(test, |child| prepare(child, folder).envs(variables.iter().copied()))
 }

@@ -1,4 +1,4 @@
-//! Names of codes, which are the interface's, and what is said of them, which is not.
+//! Names of codes, which come from the interface, and their descriptions, which do not.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -30,7 +30,7 @@ const ERRORS: &[Named] = &[
     (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"simulated: not while a stream is captured"),
 ];
 
-/// Finds a part of what is known of a code; null if nothing is.
+/// Finds a part of what is known about a code; null if nothing is.
 pub(crate) fn find(error: u32, text: *mut *const c_char, part: fn(Named) -> &'static CStr) -> Answer {
     let found = ERRORS.iter().find(|&&(code, ..)| code == error);
     put(text, found.map_or(ptr::null(), |&found| part(found).as_ptr()));

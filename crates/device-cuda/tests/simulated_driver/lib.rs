@@ -144,7 +144,7 @@ driver! {
 
     fn cuDeviceGetUuid_v2(uuid: *mut CUuuid, device: CUdevice) {
         let device = known(device)? as u8;
-        // In the form that RFC 9562 leaves to those who make it (version 8).
+        // In the form that RFC 9562 leaves to implementers (version 8).
         let bytes = [device, 0, b's', b'i', b'm', b'u', 0x80, b'l', 0x80, b'a', b't', b'e', b'd', 0, 0, 0xff];
         put(uuid, CUuuid { bytes: bytes.map(|byte| byte as c_char) });
         Ok(())
@@ -223,7 +223,7 @@ driver! {
 
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
         state::current()?;
-        // So that it can be told from 0, which streams have that ask for nothing.
+        // This distinguishes it from 0, which streams without a priority have.
         put(least, 1);
         put(greatest, -5);
         Ok(())
@@ -237,7 +237,7 @@ driver! {
     }
 
     fn cuMemAlloc_v2(pointer: *mut CUdeviceptr, len: usize) {
-        // Of lengths that no memory has, the reference does not say which error they are.
+        // The reference does not say which error a length that no memory has is.
         if len == 0 || len > usize::MAX / 4 {
             return Err(INVALID_VALUE);
         }

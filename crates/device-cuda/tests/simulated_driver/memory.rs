@@ -33,7 +33,7 @@ impl Clone for Uses {
 
 impl Drop for Uses {
     fn drop(&mut self) {
-        // That of the table's own makes it wrap, when no code looks any more.
+        // Dropping the table's own one makes it wrap, when no code looks any more.
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -89,7 +89,7 @@ impl State {
     }
 
     pub(crate) fn allocate_pinned(&mut self, device: usize, len: usize) -> Result<*mut c_void, u32> {
-        // As if the host had as much as a device.
+        // The host has as much memory as a device.
         let layout = Layout::from_size_align(len, 4096).map_err(|_| OUT_OF_MEMORY)?;
         if len > MEMORY {
             return Err(OUT_OF_MEMORY);

@@ -249,7 +249,7 @@ impl Stream {
             }),
             Work::Read { from, to } => {
                 let bytes = from.read();
-                // SAFETY: the caller that submitted the read keeps the bytes and leaves them alone until it
+                // SAFETY: the caller that submitted the read keeps the bytes and does not touch them until it
                 // is done.
                 unsafe {
                     ptr::copy_nonoverlapping(

@@ -1,4 +1,4 @@
-//! The library that stands in for OpenCL's loader, for tests that run once more in a process of their own.
+//! The library that stands in for OpenCL's loader, for tests that run once more in their own process.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -17,7 +17,7 @@ pub(crate) fn is_here(test: &str) -> bool {
     is_here_without(test, "")
 }
 
-/// As [`is_here`], with a stand-in that does not have this function.
+/// Like [`is_here`], with a stand-in that lacks this function.
 pub(crate) fn is_here_without(test: &str, function: &str) -> bool {
     if !process::is_child() {
         let library = library_without(function);
@@ -88,7 +88,7 @@ fn library_without(without: &str) -> PathBuf {
 fn compile(without: &str) -> PathBuf {
     let name = format!("{}standin{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME")).join(without);
-    // The same tests may run in another process at the same time: each compiles in a folder of its own.
+    // The same tests may run in another process at the same time: each compiles in its own folder.
     let own = folder.join(std::process::id().to_string());
     std::fs::create_dir_all(&own).expect("the folder can be made");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/standin/opencl.rs");

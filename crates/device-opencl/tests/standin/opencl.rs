@@ -1,5 +1,5 @@
 //! A library that stands in for OpenCL's loader, so that tests see what no driver does to order: several
-//! platforms of which one is broken, devices that are too old, and calls and commands that fail.
+//! platforms, one of them broken, devices that are too old, and calls and commands that fail.
 //!
 //! It is compiled by the tests that need it, and named to the backend by `OPENCL_DYLIB_PATH`. Commands are
 //! done when they are enqueued, unless they are ordered to take a while. The platforms are, in this order,
@@ -9,7 +9,7 @@
 //!
 //! - `platforms`, `Alpha,Broken`: these alone, by name.
 //! - `mended`: the device of `Empty` is there.
-//! - `version`, `OpenCL 1.1`: of all devices.
+//! - `version`, `OpenCL 1.1`: the version of all devices.
 //! - `refuses`, `clFinish:-36`: what these functions return.
 //! - `fails`, `clEnqueueWriteBuffer:-5`: what becomes of these commands.
 //! - `finishes`, `tells`: `clFinish` returns the failures of the queue's commands too, one in each call, as
@@ -19,8 +19,8 @@
 //!   `commands` the next command that does not block ends that.
 //! - `early`, `clFinish`: it does not wait for commands that take a while, as with Rusticl of Mesa 22.3
 //!   behind `clFlush`.
-//! - `hides`, `failures`: the status of a command that has failed is that of a success, as with Intel's
-//!   driver for processors. `clWaitForEvents` fails, and callbacks get the failure.
+//! - `hides`, `failures`: a command that has failed has the status of a success, as with Intel's driver for
+//!   processors. `clWaitForEvents` fails, and callbacks get the failure.
 //! - `delays`, `clEnqueueReadBuffer:50`: after how many milliseconds these commands are done, on a thread,
 //!   one after another; the call of another command waits for them. For `clSetEventCallback`, how much later
 //!   it calls back.
@@ -214,7 +214,7 @@ unsafe extern "system" fn clGetDeviceIDs(
     to: *mut *const c_void,
     count_out: *mut u32,
 ) -> i32 {
-    // As PoCL: the first question takes a while, and who asks meanwhile is told that there are none.
+    // Like PoCL: the first query takes a while, and queries meanwhile find no devices.
     static QUESTIONS: AtomicUsize = AtomicUsize::new(0);
     static ANSWERED: AtomicBool = AtomicBool::new(false);
     if QUESTIONS.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -229,7 +229,7 @@ unsafe extern "system" fn clGetDeviceIDs(
         return -9999;
     }
     let devices = match platform.name {
-        // As a driver should say it; the other way is what PoCL does.
+        // This is how a driver should report it; PoCL reports it the other way.
         "Nothing" => return -1,
         "Empty" if ordered("mended").is_none() => &[],
         _ => platform.devices,
@@ -334,9 +334,9 @@ unsafe extern "system" fn clCreateCommandQueue(
 
 struct Queue {
     device: &'static Device,
-    /// Of its last command that did not block, or 0.
+    /// The failure of its last command that did not block, or 0.
     failure: AtomicI32,
-    /// Of all its commands.
+    /// The failures of all its commands.
     failures: Mutex<Vec<i32>>,
 }
 
@@ -519,7 +519,7 @@ unsafe fn command(
     if status != 0 || blocking == 0 {
         queue.failure.store(status, Ordering::SeqCst);
     }
-    // Maps have a queue of their own.
+    // Maps have their own queue.
     if delay.is_zero() && !function.contains("Map") {
         wait_for_delayed();
     }
@@ -771,7 +771,7 @@ unsafe extern "system" fn clSetEventCallback(
             unsafe { clRetainEvent(event) };
         }
         let (sent, delay) = (Sent((event, user_data)), delay("clSetEventCallback"));
-        // On a thread of its own, as drivers do.
+        // On its own thread, as drivers do.
         thread::spawn(move || unsafe {
             let (event, user_data) = sent.get();
             let mut outcome = status;

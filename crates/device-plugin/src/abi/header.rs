@@ -1,5 +1,5 @@
-//! Compares the types with `include/device_plugin.h`, by the C compiler: sizes, offsets and types of fields,
-//! also the parameters of functions, and the values of constants.
+//! Compares the types with `include/device_plugin.h`, using the C compiler: sizes, offsets and types of
+//! fields, the parameters of functions, and the values of constants.
 
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn assertions() -> String {
             let at = format!("{name}.{field}");
             check(format!("offsetof({name}, {field}) == {offset}"), &at);
             check(format!("sizeof((({name} *)0)->{field}) == {size}"), &at);
-            // The type itself, and not one that converts to it.
+            // The type itself, not one that converts to it.
             check(
                 format!("_Generic((({name} *)0)->{field}, {c_type}: 1, default: 0)"),
                 &format!("{at}: {c_type}"),
@@ -163,7 +163,7 @@ fn assertions() -> String {
     text
 }
 
-/// The compiler that a variable names, as that for another processor, or the system's.
+/// The compiler that a variable names, for example for another processor, or the system's.
 fn compiler(variable: &str, system: &str) -> String {
     env::var(variable).unwrap_or_else(|_| system.to_owned())
 }
@@ -256,7 +256,7 @@ fn sources_in_c_compile_with_tables_that_have_grown() {
 #[test]
 fn the_header_is_valid_cpp() {
     let folder = folder_with("cpp", &header());
-    // As its first rule says, because names in an initialiser are a warning there.
+    // Sets the size as the first rule says, because names in an initialiser are a warning there.
     let text = "#include \"device_plugin.h\"\n\
                 int main() { dp_entry entry{}; entry.struct_size = sizeof entry; return entry.reserved ? 1 : 0; }\n";
     compile(&compiler("CXX", "c++"), "-std=c++17", "cpp", &folder, text).unwrap();

@@ -19,7 +19,7 @@ pub use crate::abi::table::{Table, TableError, put, take};
 pub use crate::abi::text::TooLong;
 pub use crate::abi::types::*;
 
-/// The major version of the interface. It is a part of the symbol's name.
+/// The major version of the interface, which is part of the symbol's name.
 pub const MAJOR: u32 = 0;
 
 /// The minor version of the interface: what has been added.
@@ -60,7 +60,7 @@ pub(crate) fn status_name(status: Status) -> Option<&'static str> {
     NAMES.get(usize::try_from(status).ok()?).copied()
 }
 
-/// A number of bytes that is not known.
+/// An unknown number of bytes.
 pub const UNKNOWN: u64 = u64::MAX;
 
 pub const KIND_OTHER: u32 = 0;

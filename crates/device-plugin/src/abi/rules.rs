@@ -1,5 +1,5 @@
-//! Compares the rules of drivers in `include/device_plugin.h` with those of drivers in Rust, of which they
-//! are a translation.
+//! Compares the rules for drivers in `include/device_plugin.h` with the rules for drivers in Rust, from which
+//! they are translated.
 //!
 //! With the variable `DEVICE_PLUGIN_WRITE_RULES` set, the test writes them into the header.
 
@@ -13,7 +13,7 @@ const RULES: &str = include_str!("../../../device-registry/src/backend/rules.md"
 const BEGIN: &str = " * RULES OF DRIVERS\n";
 const END: &str = " */\n#ifndef DEVICE_PLUGIN_H";
 
-/// The words of Rust, and those of C. A name such as `StreamDriver::flush` that is not here loses its type.
+/// The words in Rust and in C. A name such as `StreamDriver::flush` that is not here loses its type.
 const WORDS: &[(&str, &str)] = &[
     ("`BackendError::lost`", "DP_LOST"),
     ("`BackendError::unsupported`", "DP_UNSUPPORTED"),
@@ -46,7 +46,7 @@ const WORDS: &[(&str, &str)] = &[
     ("The core", "The program"),
 ];
 
-/// The rules as they have to be in the header.
+/// The rules as they must stand in the header.
 fn translated() -> String {
     let mut block =
         format!("{BEGIN} *\n * One text with the rules of drivers in Rust. A test compares the two.\n");
@@ -81,7 +81,7 @@ fn in_c(text: &str) -> String {
     text
 }
 
-/// Appends a rule in lines that are not too long.
+/// Appends a rule, wrapped into lines.
 fn append(block: &mut String, number: &str, text: &str) {
     const WIDTH: usize = 118;
     let mut line = format!(" * {number:>3}.");

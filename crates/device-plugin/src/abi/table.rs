@@ -10,7 +10,7 @@ use std::ptr;
 /// The type is `repr(C)`, and its first field is `struct_size: usize`. Any bits are values of the others:
 /// they are integers, pointers, nullable pointers of functions, and structs of these.
 pub unsafe trait Table: Copy {
-    /// Zeros, but for its size.
+    /// Zeros, except for its size.
     const ZEROED: Self = {
         let mut table = std::mem::MaybeUninit::<Self>::zeroed();
         // SAFETY: the implementer promises that the first field is the size, and that zeros are values of the

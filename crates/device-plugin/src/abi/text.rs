@@ -13,7 +13,7 @@ impl Str {
         Self { start: text.as_ptr().cast(), len: text.len() }
     }
 
-    /// As much of a text as the interface allows, valid for as long as the argument.
+    /// The beginning of a text, as long as the interface allows and valid for as long as the argument.
     pub fn cut(text: &str) -> Self {
         Self::of(&text[..text.floor_char_boundary(LONGEST_TEXT)])
     }
@@ -44,12 +44,12 @@ impl Str {
         Ok(String::from_utf8_lossy(unsafe { slice::from_raw_parts(self.start.cast(), self.len) }))
     }
 
-    /// The text for people, as [`shown`](Self::shown), but with its lines and tabs: those of a log or a
-    /// panic.
+    /// The text for people, as [`shown`](Self::shown), but with its line breaks and tabs, for logs and
+    /// panics.
     ///
     /// # Safety
     ///
-    /// As of [`text`](Self::text).
+    /// The same as for [`text`](Self::text).
     pub(crate) unsafe fn shown_lines(self) -> String {
         // SAFETY: the caller promises it.
         match unsafe { self.text() } {
@@ -58,12 +58,12 @@ impl Str {
         }
     }
 
-    /// The text for people, on one line: control characters are escaped, since terminals obey them. In place
-    /// of one that is too long, what is wrong with it.
+    /// The text for people, on one line: control characters are escaped, since terminals obey them. For a
+    /// text that is too long, a message that says so.
     ///
     /// # Safety
     ///
-    /// As of [`text`](Self::text).
+    /// The same as for [`text`](Self::text).
     pub(crate) unsafe fn shown(self) -> String {
         // SAFETY: the caller promises it.
         match unsafe { self.text() } {

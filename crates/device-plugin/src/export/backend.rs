@@ -197,7 +197,7 @@ unsafe extern "C" fn properties(
     }
 }
 
-/// The properties that the interface passes as texts and the contract does not.
+/// The properties that the interface passes as text but the contract does not.
 pub(crate) struct Texts {
     pci: Option<String>,
     api_version: Option<String>,
@@ -234,7 +234,7 @@ pub(crate) fn describe(properties: &DeviceProperties, texts: &Texts) -> Properti
         MemoryReuse::Exact => (abi::REUSE_EXACT, 0, 0),
         MemoryReuse::Rounded => (abi::REUSE_ROUNDED, 0, 0),
         MemoryReuse::Large { from } => (abi::REUSE_LARGE, 0, from),
-        // One that does not fit is invalid, as every number above 1 MiB.
+        // A number that does not fit is invalid, as is every number above 1 MiB.
         MemoryReuse::Divided { alignment } => {
             (abi::REUSE_DIVIDED, u32::try_from(alignment).unwrap_or(u32::MAX), 0)
         }
@@ -274,7 +274,7 @@ pub(crate) fn describe(properties: &DeviceProperties, texts: &Texts) -> Properti
     }
 }
 
-/// How the program gets to know of a loss.
+/// How the program learns of a loss.
 struct ProgramLoss(Loss);
 
 // SAFETY: any thread may report a loss, several at once.

@@ -46,7 +46,7 @@ pub(crate) unsafe fn event<'a>(event: Object) -> &'a dyn EventDriver {
 }
 
 impl Recorded {
-    /// Releases what the work before it has used, if that is so.
+    /// Releases what the work before it has used, if the event is over.
     fn release_if(&self, is_over: bool) -> u32 {
         if is_over {
             self.sources.release(self.reached);

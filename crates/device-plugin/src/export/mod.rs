@@ -140,7 +140,8 @@ pub unsafe fn start(exported: &'static Exported, host: *const Host, report: *con
         guard(report, || {
             host::connect(host)?;
             EXPORTED.get_or_init(|| exported);
-            // Entries of other groups may be loaded before their backend. An error is that of its `load`.
+            // Entries of other groups may be loaded before their backend. If one fails, its `load` returns
+            // the error.
             exported.descriptors.iter().for_each(|descriptor| drop(plugin::register(descriptor)));
             plugin = std::ptr::from_ref(describe(exported));
             Ok(())

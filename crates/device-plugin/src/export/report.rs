@@ -30,7 +30,7 @@ pub(crate) fn guard_quietly(what: &str, run: impl FnOnce()) {
     }
 }
 
-/// Logs a panic, also with a logger that panics: a library may have one of its own.
+/// Logs a panic, even if the logger panics: a library may have its own logger.
 pub(crate) fn log_isolated(what: &str, panic: &Panicked) {
     let _ = isolate(|| log::error!("{what}: {}", panic.message()));
 }

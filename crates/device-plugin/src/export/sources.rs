@@ -1,8 +1,8 @@
 //! The sources of queued writes, and what kernels keep, until the driver says that the work is done.
 //!
 //! A driver may rely on the core to keep them (rule D10). The program may free a source as soon as the
-//! library has released it (rule 4 of `device_plugin.h`), so this side does in its place what the core does
-//! for a linked driver.
+//! library has released it (rule 4 of `device_plugin.h`), so this side does what the core does for a linked
+//! driver.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ impl Sources {
             kept.released += count;
             kept.sources.drain(..count as usize).collect()
         });
-        // Without the lock: the drop calls the program, or is a kernel's own.
+        // Dropped without the lock: the drop calls the program, or is a kernel's own.
         for used in done {
             guard_quietly("a panic while dropping what a kernel kept", || drop(used));
         }
@@ -72,9 +72,9 @@ impl Sources {
 }
 
 impl Drop for Sources {
-    /// The queue and its events do not exist any more. What is left may have been in use at a loss (rule
-    /// D19), so it is never released. A program that destroys a stream without a query of it or a wait for
-    /// it, because it knows by another stream that the work is done, loses the sources.
+    /// The queue and its events do not exist any more. The remaining sources may have been in use at a loss
+    /// (rule D19), so they are never released. A program that destroys a stream without a query of it or a
+    /// wait for it, because it knows by another stream that the work is done, loses the sources.
     fn drop(&mut self) {
         self.with(|kept| mem::take(&mut kept.sources).into_iter().for_each(mem::forget));
     }

@@ -68,7 +68,7 @@ unsafe fn stream<'a>(stream: Object) -> &'a dyn StreamDriver {
 ///
 /// # Safety
 ///
-/// As of [`queue`].
+/// The same as for [`queue`].
 pub(crate) unsafe fn launch(
     stream: Object,
     kernel: impl FnOnce(&dyn StreamDriver) -> (Result<(), BackendError>, Vec<Box<dyn Any + Send>>),
@@ -76,7 +76,7 @@ pub(crate) unsafe fn launch(
     // SAFETY: the caller promises the same.
     let ExportedQueue { driver, sources, .. } = unsafe { queue(stream) };
     let (outcome, kept) = kernel(&**driver);
-    // Also those of one that has failed: a part of its work may be submitted.
+    // Also the sources of a failed one: part of its work may be submitted.
     sources.keep(kept);
     outcome
 }
@@ -193,7 +193,7 @@ unsafe extern "C" fn query(object: Object, done: *mut u32, report: *const Report
     unsafe {
         guard(report, || {
             let ExportedQueue { driver, sources, .. } = queue(object);
-            // Before the query, which says nothing of later work.
+            // Read before the query, which says nothing about later work.
             let reached = sources.reached();
             let is_done = driver.query()?;
             if is_done {
@@ -210,7 +210,7 @@ unsafe extern "C" fn synchronize(object: Object, report: *const Report) -> Statu
     unsafe {
         guard(report, || {
             let ExportedQueue { driver, sources, .. } = queue(object);
-            // Before the wait, which is not for later work.
+            // Read before the wait, which does not cover later work.
             let reached = sources.reached();
             driver.synchronize()?;
             sources.release(reached);
@@ -248,7 +248,7 @@ impl ReadEnd for ProgramRead {
             // null, or valid during the call, and the bytes go to the program.
             unsafe { finish(context, status, bytes, failure) }
         };
-        // An error's own code runs here: its text, and its drop.
+        // The error's own code runs here: for its text, and its drop.
         let outcome = isolate(|| match outcome {
             Some(Ok(buffer)) => finish(abi::OK, Some(&bytes::give(buffer)), None),
             Some(Err(error)) => {

@@ -1,4 +1,4 @@
-//! What is checked of a library right before it is opened.
+//! The checks of a library right before it is opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,8 +13,8 @@ use crate::install::trust::{Trust, TrustError};
 
 /// A library that passed every check that is possible before it is opened.
 ///
-/// Opening runs the library's constructors before any of its symbols can be looked at. So everything that can
-/// be known from the file is checked first. Between the check and the opening, a user who may write to the
+/// Opening runs the library's constructors before any of its symbols can be looked up. So everything that the
+/// file shows is checked first. Between the check and the opening, a user who may write to the
 /// folder can still replace the file; the checks of owners and modes rule out other users.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
@@ -37,7 +37,7 @@ impl<'a> Checked<'a> {
         trust.check_file(&path, &metadata)?;
         if let Some(expected) = manifest.sha256() {
             let read = |error: io::Error| CheckError::Open { path: path.clone(), error: error.into() };
-            // This moves the position in the file, which is not where the symbols are read.
+            // This moves the position in the file, but reading the symbols does not use it.
             let found = digest::of(&mut file).map_err(read)?;
             if found != *expected {
                 return Err(CheckError::Digest {

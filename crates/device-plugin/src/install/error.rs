@@ -1,4 +1,4 @@
-//! The error of a program that says where plugins lie in a way that cannot be right.
+//! The error of a program that names an invalid place for plugins.
 
 use std::path::PathBuf;
 

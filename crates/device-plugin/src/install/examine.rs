@@ -1,4 +1,4 @@
-//! The checks of files one by one, for the command `devices plugin`: it shows all that is wrong, not the
+//! The checks of files one by one, for the command `devices plugin`: it shows all mistakes, not only the
 //! first.
 
 use std::io::{self, Seek};
@@ -14,7 +14,7 @@ use crate::install::rights::Rights;
 use crate::install::symbols::{self, Expected};
 use crate::install::trust::Trust;
 
-/// What the checks before the opening say of a library.
+/// The results of a library's checks before it is opened.
 #[derive(Debug)]
 pub(crate) struct Examined {
     /// The file, as an absolute path without links.
@@ -70,7 +70,7 @@ pub(crate) fn read_manifest(
     any_owner: bool,
     another: Option<&str>,
 ) -> Result<Option<Manifest>, String> {
-    // As if it were a link: the caller's path may contain some.
+    // Treated as a link: the caller's path may contain some.
     plugins::read_manifest(file, true, another, &mut trust(any_owner))
 }
 

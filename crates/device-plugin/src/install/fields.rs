@@ -1,4 +1,4 @@
-//! Reading the fields of a JSON object, with errors that say which field is wrong and what is expected.
+//! Reads the fields of a JSON object, with errors that say which field is wrong and what is expected.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for EachOnce {
 /// The fields of an object. Fields that nothing reads are ignored: a later version may define them.
 pub(super) struct Fields<'a> {
     object: &'a Map<String, Value>,
-    /// The fields around this object, each with a dot behind it, as messages name them.
+    /// The fields around this object, each followed by a dot, as messages name them.
     path: String,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Fields<'a> {
         self.object.get(field)
     }
 
-    /// The error for a field that is not what is expected.
+    /// The error for a field with an unexpected value.
     pub(super) fn wrong(&self, field: &str, expected: &str) -> String {
         let path = &self.path;
         match self.get(field) {

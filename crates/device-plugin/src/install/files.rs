@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 /// Opens a file for reading, if it is a regular one.
 ///
-/// Opening a device file can have effects, so the kind is looked at first. A pipe that takes the place of the
-/// file in between is opened without a wait for its writer.
+/// Opening a device file can have effects, so the kind is checked first. A pipe that replaces the file in
+/// between is opened without waiting for its writer.
 pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
     let before = path.metadata()?;
     if !before.is_file() {
@@ -56,8 +56,8 @@ pub(crate) fn canonical(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// `C:\folder` for `\\?\C:\folder`. A path of 260 characters or more needs the prefix, so do other kinds of
-/// paths, and so do names that lead elsewhere without it.
+/// `C:\folder` for `\\?\C:\folder`. A path of 260 characters or more needs the prefix, as do other kinds of
+/// paths, and names that lead elsewhere without it.
 #[cfg(any(windows, test))]
 fn without_prefix(path: &str) -> Option<&str> {
     let short = path.strip_prefix(r"\\?\")?;
@@ -65,8 +65,8 @@ fn without_prefix(path: &str) -> Option<&str> {
     (is_drive && short.len() < 260 && !short.split('\\').any(is_special)).then_some(short)
 }
 
-/// Whether Windows takes a name for another one: it cuts dots and spaces at the end, and has devices such as
-/// `nul` and `com1`, which are in every folder and may have any extension.
+/// Whether Windows mistakes a name for another one: it cuts dots and spaces at the end, and has devices such
+/// as `nul` and `com1`, which are in every folder and may have any extension.
 #[cfg(any(windows, test))]
 fn is_special(name: &str) -> bool {
     let stem = name.split(['.', ':']).next().unwrap_or(name).trim_end().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! What a manifest says of a backend in a file.
+//! What a manifest says about a backend in a file.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -199,7 +199,7 @@ impl Manifest {
             entry: entry.to_owned(),
             package: package.to_owned(),
             version: version.to_owned(),
-            // Never a name alone, which the system would look for in other folders.
+            // Never a bare name, which the system would look for in other folders.
             library: folder.join(library).components().collect(),
             minor,
             options: options(fields, NAME)?,

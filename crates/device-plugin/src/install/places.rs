@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-/// What the folders depend on besides the places.
+/// What the folders depend on in addition to the places.
 pub(super) struct Surroundings {
     pub(super) rights: Rights,
     pub(super) program: fn() -> io::Result<PathBuf>,

@@ -7,14 +7,14 @@ use device_registry::backend::is_elevated;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rights {
     elevated: bool,
-    /// The user, besides root, whose files are trusted.
+    /// The user whose files are trusted, in addition to root's.
     #[cfg(unix)]
     user: Option<u32>,
 }
 
 #[cfg(unix)]
 impl Rights {
-    /// The rights at this moment: a server may have given up those of root since it started.
+    /// The rights at this moment: a server may have given up root's since it started.
     pub(super) fn of_process() -> Self {
         // SAFETY: `getuid` has no preconditions and cannot fail.
         let real = unsafe { libc::getuid() };

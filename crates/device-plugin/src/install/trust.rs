@@ -44,7 +44,7 @@ impl Trust {
         self.check(folder, &metadata_of(folder)?, false)
     }
 
-    /// Checks a file and the folders above it. `file` is canonical, and `metadata` that of the file itself.
+    /// Checks a file and the folders above it. `file` is canonical, and `metadata` is the file's own.
     pub(super) fn check_file(&mut self, file: &Path, metadata: &Metadata) -> Result<(), TrustError> {
         if !self.any_owner {
             self.check(file, metadata, false)?;

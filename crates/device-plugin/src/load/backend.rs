@@ -173,7 +173,7 @@ impl Backend for LoadedBackend {
         let driver = unsafe { LoadedDriver::new(self.tables, device, claim) };
         let opened = OpenedDevice::new(self, driver).with_loss_reporter(reporter);
         // SAFETY: the library's native handles are what their kinds' owners document: the rules of the
-        // interface say so, and the program has trusted the library with all else when it opened the file.
+        // interface say so, and the program trusted the library with everything else when it opened the file.
         Ok(unsafe { opened.with_native_handles() })
     }
 }

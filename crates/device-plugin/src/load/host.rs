@@ -1,4 +1,4 @@
-//! The program's table, of which each library gets one.
+//! The program's table; each library gets one.
 
 use std::path::Path;
 

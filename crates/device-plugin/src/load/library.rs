@@ -81,7 +81,7 @@ impl Library {
 
     /// # Safety
     ///
-    /// As of [`open`](Self::open).
+    /// The same as for [`open`](Self::open).
     unsafe fn open_now(file: &Path) -> Result<Self, LoadFailure> {
         // SAFETY: the caller promises that the file is a library whose code may run, and the symbol is a
         // function of this type by the rules of the interface.

@@ -13,13 +13,13 @@ const MOST_CAUSES: usize = 64;
 
 /// What a library has reported.
 pub(crate) struct Reported {
-    /// The message, then those of its causes.
+    /// The message, then its causes.
     messages: Vec<String>,
     asked: u64,
     free: Option<u64>,
 }
 
-/// Makes a call. `what` is what is not supported, if the library says no more than that.
+/// Makes a call. `what` names the unsupported feature, if the library does not.
 #[inline]
 pub fn call(what: &str, run: impl FnOnce(*const Report) -> Status) -> Result<(), BackendError> {
     let mut reported = None;
@@ -99,7 +99,7 @@ pub(crate) fn error(status: Status, reported: Option<Reported>, what: &str) -> B
         Some(mut reported) => {
             if reported.messages[0].is_empty() {
                 reported.messages[0] = match kind {
-                    // The numbers say enough, and the text has them as that of a linked backend does.
+                    // The numbers say enough, and the text shows them as a linked backend's does.
                     BackendErrorKind::OutOfMemory { asked: asked @ 1.., free } => {
                         BackendError::out_of_memory(asked, free).message().to_owned()
                     }

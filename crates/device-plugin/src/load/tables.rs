@@ -25,7 +25,8 @@ unsafe impl Send for Tables {}
 // the same time.
 unsafe impl Sync for Tables {}
 
-/// The functions that a backend has to have, by table: those of streams and events if it creates streams.
+/// The functions that a backend must have, by table: the tables of streams and events only if it creates
+/// streams.
 pub(crate) const REQUIRED: [(&str, &[&str]); 4] = [
     ("backend", &["device_count", "properties", "open"]),
     ("device", &["memory_info", "allocate", "free"]),

@@ -1,4 +1,4 @@
-//! `devices plugin check`: what is in libraries and their manifests, and what is wrong with them.
+//! `devices plugin check`: the content of libraries and their manifests, and the mistakes in them.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -63,7 +63,7 @@ fn check_folder(folder: &Path, opening: Opening, done: &mut HashSet<PathBuf>) ->
     vec![page]
 }
 
-/// Looks for manifests of several libraries that have one name. Those of one library are on its page.
+/// Looks for manifests of different libraries that have one name. Manifests of one library are on its page.
 fn check_names(files: &[PathBuf], mut page: Page) -> Option<Page> {
     let manifests: Vec<Manifest> = files.iter().filter_map(|file| read(file).ok().flatten()).collect();
     let mut found = false;

@@ -55,7 +55,7 @@ pub(super) fn manifests_of(
     found
 }
 
-/// That programs skip a manifest.
+/// Says that programs skip a manifest.
 pub(super) fn skipped(manifest: &Path, reason: &str) -> String {
     format!("programs skip the manifest `{}`: {reason}", shown_path(manifest))
 }
@@ -88,7 +88,7 @@ fn library_of(manifest: &Path, json: &Value) -> Option<PathBuf> {
     Some(manifest.parent()?.join(json["library"].as_str()?))
 }
 
-/// Finds what is wrong with the manifests of a library.
+/// Finds mistakes in the manifests of a library.
 pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &mut Page) {
     for (at, manifest) in found.iter().enumerate() {
         let (group, name) = (manifest.group(), manifest.name());

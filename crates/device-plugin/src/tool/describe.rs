@@ -28,8 +28,8 @@ const OPTIONAL: &[(&str, &str, &str)] = &[
     ("event", "is_over", "the program calls `query`"),
 ];
 
-/// Lines about the functions of a backend: each table by its name, with what is there, and each function that
-/// is not.
+/// Lines about the functions of a backend: each table by its name, with the functions that are there, and the
+/// missing ones.
 pub(super) fn functions(tables: &[(String, Vec<String>)]) -> Vec<(&'static str, String)> {
     let has = |table: &str, function: &str| {
         tables.iter().any(|(name, functions)| name == table && functions.iter().any(|name| name == function))

@@ -28,7 +28,7 @@ const PROBLEMS: u8 = 1;
 const USAGE_ERROR: u8 = 2;
 
 /// Runs the command with its arguments, without the name of the program. The program has to do nothing else:
-/// it is started once more for each library, as a library is opened in a process of its own.
+/// it is started once more for each library, as a library is opened in its own process.
 ///
 /// The exit code is 0 if all is well, 1 if there are problems, and 2 if the arguments are wrong.
 pub fn run(arguments: Vec<OsString>, output: &mut dyn Write, errors: &mut dyn Write) -> ExitCode {

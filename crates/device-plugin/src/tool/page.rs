@@ -1,4 +1,4 @@
-//! What the command prints of one file: facts, and below them what is wrong.
+//! What the command prints of one file: facts, and below them the problems.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
@@ -65,7 +65,7 @@ impl Page {
         self.find(Level::Problem, text, help);
     }
 
-    /// Adds a problem that is not of this file alone. Only the first page that has it prints it.
+    /// Adds a problem that concerns more than this file. Only the first page that has it prints it.
     pub(super) fn shared_problem(&mut self, text: String) {
         self.findings.push(Finding { level: Level::Problem, text, help: String::new(), is_shared: true });
     }

@@ -67,7 +67,7 @@ pub(super) struct Failed {
 /// How the process ended.
 #[derive(Debug, Default)]
 pub(super) enum End {
-    /// As it should.
+    /// The process ended as it should.
     #[default]
     Complete,
     /// The library ended it, at this step.
@@ -78,7 +78,7 @@ pub(super) enum End {
     Unknown(io::Error),
 }
 
-/// Opens a library in a process of its own.
+/// Opens a library in its own process.
 pub(super) fn inspect(library: &Path, how: How, limit: Duration) -> Seen {
     watch(library, how, limit).unwrap_or_else(|error| Seen { end: End::Unknown(error), ..Seen::default() })
 }
@@ -140,7 +140,7 @@ struct Heard {
 struct Lines {
     /// The steps, without what they begin with.
     steps: String,
-    /// The start of all else.
+    /// The start of everything else.
     printed: String,
 }
 

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 pub(crate) fn folder() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().canonicalize().unwrap();
-    // As messages show it.
+    // The path as messages show it.
     let path =
         path.to_str().and_then(|path| path.strip_prefix(r"\\?\")).map_or_else(|| path.clone(), PathBuf::from);
     (folder, path)

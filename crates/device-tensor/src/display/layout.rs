@@ -27,7 +27,7 @@ struct Dimension {
 struct Row {
     /// Where in the tensor it starts.
     offset: usize,
-    /// The outermost dimension whose index differs from that of the row before.
+    /// The outermost dimension whose index differs from the previous row's.
     dimension: usize,
     /// Whether others were left out in between.
     after_gap: bool,

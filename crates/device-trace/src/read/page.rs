@@ -9,7 +9,7 @@ use crate::read::{Clock, HOST, Outcome, Place, Slice, Trace, Track};
 /// The page, with a place for the data, whose form it describes.
 const PAGE: &str = include_str!("../trace.html");
 
-/// What stands in the place of the data.
+/// The placeholder for the data.
 const DATA: &str = "/*TRACE*/null";
 
 /// The categories in the page's order.

@@ -178,7 +178,7 @@ fn is_work(slice: &Slice) -> bool {
     !matches!(slice.category.as_str(), "span" | "wait" | "event" | "device")
 }
 
-/// What it is, and of which devices.
+/// What it is, and for which devices.
 fn described(slice: &Slice, device: &str) -> String {
     match (&slice.from, &slice.to) {
         (Some(from), Some(to)) if from == to => format!("{}, within {from}", slice.name),

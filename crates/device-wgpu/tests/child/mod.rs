@@ -1,4 +1,4 @@
-//! The environment of tests that run once more in a process of their own.
+//! The environment of tests that run once more in their own process.
 
 use device_conformance::process::Environment;
 

@@ -15,7 +15,7 @@ use crate::output::{Cell, GREEN, Output, PLAIN, RED, Table, bytes};
 struct Compared<'a> {
     #[serde(flatten)]
     measurement: &'a Measurement,
-    /// The time of the second run, divided by that of the first.
+    /// The time of the second run, divided by the first's.
     ratio: f64,
 }
 

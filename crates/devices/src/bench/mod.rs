@@ -32,7 +32,7 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     } else {
         measure::all(&devices, bench.largest)
     };
-    // The files first: who closes the pipe early has them.
+    // The files first: a reader that closes the pipe early has them.
     if let Some(file) = &bench.csv {
         fs::write(file, record.csv()).map_err(|error| cannot_write(file, &error))?;
     }

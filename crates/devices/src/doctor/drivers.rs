@@ -85,7 +85,7 @@ fn of_opencl(variable: impl Fn(&str) -> Option<OsString>) -> Vec<Named> {
     if named.is_dir() {
         found.extend(in_folder(&named, "icd", of_icd));
     } else if named.extension().is_some_and(|extension| extension == "icd") {
-        // A name alone is one of the usual folder.
+        // A bare name is in the usual folder.
         let usual = folder().join(&named);
         let file = if named.components().count() == 1 && usual.exists() { usual } else { named };
         found.push(Named { note, ..of_icd(file) });
@@ -118,7 +118,7 @@ fn of_vulkan(variable: impl Fn(&str) -> Option<OsString>) -> Vec<Named> {
     found.extend(
         folders.iter().flat_map(|folder| in_folder(&folder.join("vulkan/icd.d"), "json", of_manifest)),
     );
-    // A folder may stand in two lists.
+    // A folder may be in two lists.
     let mut seen = HashSet::new();
     found.retain(|named| seen.insert(named.by.clone()));
     found
@@ -141,7 +141,7 @@ fn in_folder(folder: &Path, extension: &str, of: impl Fn(PathBuf) -> Named) -> V
     files.into_iter().map(of).collect()
 }
 
-/// The library in the first line of a file of OpenCL's.
+/// The library in the first line of one of OpenCL's files.
 fn of_icd(file: PathBuf) -> Named {
     let library = text(&file).and_then(|text| match text.lines().next().map(str::trim) {
         None | Some("") => Err("it names no library".to_owned()),
@@ -150,7 +150,7 @@ fn of_icd(file: PathBuf) -> Named {
     Named { by: file, library, note: None }
 }
 
-/// The library in a manifest of Vulkan's.
+/// The library in one of Vulkan's manifests.
 fn of_manifest(file: PathBuf) -> Named {
     let named = text(&file).and_then(|text| {
         let manifest: Value =
@@ -297,7 +297,7 @@ fn help(interface: &str, file: &str, library: &str, error: &str) -> Option<Strin
     ))
 }
 
-/// The package of Debian's that has a library of LLVM's: they are named for the version.
+/// The Debian package that has an LLVM library: they are named for the version.
 fn of_llvm(library: &str) -> Option<String> {
     let (package, version) = [
         ("libllvm", library.strip_prefix("libLLVM-")),

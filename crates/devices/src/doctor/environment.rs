@@ -34,8 +34,7 @@ const OF_DRIVERS: [&str; 26] = [
     "ZE_AFFINITY_MASK",
 ];
 
-/// What the variables of this registry and its backends begin with, and those of OpenCL's loaders, PoCL and
-/// Rusticl.
+/// What the variables of this registry and its backends, of OpenCL's loaders, PoCL and Rusticl begin with.
 const PREFIXES: [&str; 5] = ["DEVICE_", "OCL_ICD_", "OPENCL_", "POCL_", "RUSTICL_"];
 
 /// The operating system, its version where it is known, and the processor's architecture.
@@ -45,7 +44,7 @@ pub(super) fn system() -> String {
     words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// The variables that are set, sorted: those of this registry and its backends, and those of drivers.
+/// The variables of this registry, its backends and drivers that are set, sorted.
 pub(super) fn variables() -> Vec<(String, String)> {
     let mut found: Vec<_> = env::vars_os()
         .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))

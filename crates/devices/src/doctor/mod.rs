@@ -35,7 +35,7 @@ struct Diagnosis<'a> {
     problems: &'a [String],
     /// What `devices --json` prints.
     devices: &'a DeviceList,
-    /// The reports on all groups of entry points in the program, that of backends among them.
+    /// The reports on all groups of entry points in the program, including the backends.
     groups: &'a [Report],
 }
 

@@ -1,4 +1,4 @@
-//! Opening a driver's library in a process of its own, as its initialisers may crash or never end.
+//! Opening a driver's library in its own process, as its initialisers may crash or never end.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ use libloading::Library;
 /// The first argument of the process that opens a library. The interface and the library follow.
 pub(crate) const CHILD: &str = "--open-driver";
 
-/// How long a library may take. One of LLVM's size takes a second from a slow disk.
+/// How long a library may take. A library as large as LLVM takes a second from a slow disk.
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// What the process's line begins with.

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// A graphics card or an accelerator.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Card {
-    /// As in a device string: `0000:3b:00.0`.
+    /// In the form of a device string: `0000:3b:00.0`.
     address: String,
     class: &'static str,
     vendor: u16,
@@ -27,7 +27,7 @@ pub(super) struct Card {
 }
 
 /// Vendors by the number that the PCI-SIG has given them: a name, words of which one is in the vendor that
-/// their drivers tell, and what to install.
+/// their drivers report, and what to install.
 static VENDORS: [(u16, &str, &[&str], &str); 4] = [
     (0x10de, "NVIDIA", &["nvidia"], "NVIDIA's driver, which has libcuda.so.1, OpenCL and Vulkan"),
     (

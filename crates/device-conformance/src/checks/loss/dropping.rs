@@ -91,7 +91,7 @@ fn dropping_what_is_old(context: &Context) -> Result<(), Failure> {
     lose(context.device())?;
     reset(context.device())?;
     let expected = bytes(7, LEN);
-    // As many as old ones, so that new memory is where each of the old ones was, if it is used again.
+    // As many buffers as before, so that one of them replaces each old one if memory is reused.
     let new = all.iter().map(|_| context.filled(&expected)).collect::<Result<Vec<_>, _>>()?;
     for (handles, read, order) in all {
         drop_in_order(handles, read, &order);

@@ -81,7 +81,7 @@ fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
     let buffers: Vec<_> = (0..3).map(|_| context.filled(&[1; LEN])).collect::<Result<_, _>>()?;
     let spare = context.filled(&[1; 16])?;
     let (_stalled, event) = stalled_stream(context)?;
-    // Each thread has a stream of its own, because a stream reports its error once.
+    // Each thread has its own stream, because a stream reports its error once.
     let mut streams = Vec::new();
     for buffer in &buffers {
         let stream = context.stream()?;
