@@ -1,5 +1,5 @@
 //! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices
-//! beside `gemm`, and those of OpenCL beside those of the host.
+//! beside `gemm`, and OpenCL's beside the host's.
 
 use std::hint::black_box;
 

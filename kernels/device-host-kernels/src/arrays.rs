@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use crate::element::{Compute, Element};
 use crate::threads::on_all;
 
-/// The number of elements that are computed at a time: they fit into the fastest cache, also those of four
-/// arrays.
+/// The number of elements that are computed at a time: even as many of each of four arrays fit into the
+/// fastest cache.
 pub(crate) const BLOCK: usize = 1024;
 
 /// From this many elements on, several threads work.
@@ -197,7 +197,7 @@ impl<E: Element> Array<'_, E> {
     }
 }
 
-/// As many zeros, or an error that says how many bytes they take: a failed allocation of `vec!` would end the
+/// `len` zeros, or an error that says how many bytes they take: a failed allocation of `vec!` would end the
 /// process.
 pub(crate) fn zeros<C: Zeroable>(len: usize) -> Result<Vec<C>, BackendError> {
     let bytes = (len as u64).saturating_mul(size_of::<C>() as u64);
@@ -277,7 +277,7 @@ pub(crate) fn write_all<E: Element>(
     });
 }
 
-/// Writes those of all elements that `changed` marks, and leaves the bytes of the others as they are.
+/// Writes the elements that `changed` marks, and leaves the bytes of the others as they are.
 pub(crate) fn write_some<E: Element>(
     bytes: &mut [u8],
     layout: &Layout,

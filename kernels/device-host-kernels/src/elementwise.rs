@@ -9,7 +9,7 @@ use crate::arrays::{Array, Input, write_blocks};
 use crate::element::{Bool, Compute, Element, with_element};
 use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, zip};
 
-/// The bytes of inputs: those of each array's range, and none of scalars.
+/// The bytes of inputs: each array's range, and none for scalars.
 pub(crate) type Inputs<'a> = [Option<&'a [u8]>];
 
 pub(crate) fn run(call: &Call, inputs: &Inputs<'_>, out: &mut [u8]) -> Result<(), BackendError> {

@@ -107,7 +107,7 @@ macro_rules! floats {
                     // libm has a number for some that have none.
                     Unary::Acosh => block!(|a| if a < 1.0 { Self::NAN } else { $acosh(a) }),
                     // libm changes the sign of the NaN below -1, which burn's sort sees: it puts NaNs of one
-                    // sign before all numbers, and those of the other behind.
+                    // sign before all numbers, and NaNs of the other behind.
                     Unary::Atanh => block!(|a| $atanh(if a < -1.0 { -a } else { a })),
                     Unary::Erf => block!(|a| $erf(a)),
                     Unary::Floor => block!(|a| a.floor()),

@@ -38,7 +38,7 @@ impl Indices {
     ///
     /// # Errors
     ///
-    /// If one is outside of a dimension of `size` elements.
+    /// If one is outside a dimension of `size` elements.
     pub(crate) fn new<I: Element<Compute: Number>>(
         bytes: &[u8],
         layout: &Layout,

@@ -35,11 +35,11 @@ impl KernelSet for HostKernels {
 /// host.
 ///
 /// There are as many inputs as the call has, `None` for a scalar, and as many outputs. The bytes of an array
-/// are those of its [range](Layout::range): from its first element to its last.
+/// are its [range](Layout::range): from its first element to its last.
 ///
 /// # Errors
 ///
-/// If an index is out of range, or the slices are not those of the call.
+/// If an index is out of range, or the slices do not fit the call.
 pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]]) -> Result<(), BackendError> {
     check(call, inputs, outputs)?;
     if call.is_empty() {

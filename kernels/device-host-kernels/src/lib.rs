@@ -60,12 +60,12 @@ impl HostKernels {
         Self::computing(memory, Coverage::of_all(), compute)
     }
 
-    /// A kernel of one's own for such memory, such as one for an [operator that a crate
+    /// Your own kernel for such memory, such as one for an [operator that a crate
     /// declares](device_kernels::OperatorDefinition): what it covers, and what computes that.
     ///
     /// `compute` gets the bytes of the arrays, each from its first element to its last: an element is at its
-    /// place by the strides, less that of the first, which is the start of [`Layout::range`]. Calls with more
-    /// than four inputs or three outputs are unsupported.
+    /// place by the strides, less the first element's place, which is the start of [`Layout::range`]. Calls
+    /// with more than four inputs or three outputs are unsupported.
     ///
     /// [`Layout::range`]: device_kernels::Layout::range
     #[must_use]

@@ -66,7 +66,7 @@ impl PoolingWindows {
     }
 }
 
-/// The sizes of images and of what is left of them.
+/// The sizes of images and of their results.
 #[derive(Clone, Copy)]
 struct Sizes {
     image: [usize; 2],
@@ -95,7 +95,7 @@ impl Sizes {
 /// An array of planes, one for each image and channel.
 type Planes<'a, B> = (B, &'a Layout);
 
-/// Computes each plane of `out` from that of `input`, on several threads if there are many elements.
+/// Computes each plane of `out` from its plane of `input`, on several threads if there are many elements.
 fn planes<I: Element, O: Element>(
     (input, layout): Planes<'_, &[u8]>,
     (out, out_layout): Planes<'_, &mut [u8]>,
@@ -140,7 +140,7 @@ pub(crate) fn mean<E: Element<Compute: Real>>(
     })
 }
 
-/// The gradient of a mean: each element has its part of those of its windows.
+/// The gradient of a mean: each element gets its part of its windows' gradients.
 pub(crate) fn mean_grad<E: Element<Compute: Real>>(
     windows: PoolingWindows,
     grads: Planes<'_, &[u8]>,
@@ -196,7 +196,7 @@ fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl F
             for x in columns.places() {
                 let place = y * sizes.image[1] + x;
                 let (value, largest) = (image[place], image[best]);
-                // Of several NaN the last.
+                // The last of several NaN counts.
                 #[expect(clippy::eq_op, reason = "NaN differs from itself")]
                 if value != value || value > largest {
                     best = place;

@@ -34,7 +34,7 @@ impl Philox {
         words
     }
 
-    /// 32 bits for the element with a number. Four elements share a counter, but for types of 64 bits.
+    /// 32 bits for the element with a number. Four elements share a counter, except for 64-bit types.
     fn word(self, number: u64, wide: bool) -> u32 {
         if wide { self.at(number)[0] } else { self.at(number / 4)[(number % 4) as usize] }
     }
@@ -108,7 +108,7 @@ pub(crate) fn random(
 mod tests {
     use super::Philox;
 
-    /// Of Random123's known answers, `philox4x32 10`: a counter and a key of zeros.
+    /// From Random123's known answers, `philox4x32 10`: a counter and a key of zeros.
     #[test]
     fn the_generator_is_philox() {
         assert_eq!(Philox::new(0).at(0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);

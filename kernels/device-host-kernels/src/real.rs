@@ -84,7 +84,7 @@ pub(crate) enum Threads {
 ///
 /// # Panics
 ///
-/// Panics if a matrix is not inside of its elements, or has none.
+/// Panics if a matrix is not inside its elements, or has none.
 pub(crate) fn multiply<C: Real>(
     [m, n, k]: [usize; 3],
     (a, a_matrix): (&[C], Matrix),

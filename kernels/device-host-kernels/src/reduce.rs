@@ -19,14 +19,14 @@ pub(crate) trait Wide: Compute {
     fn fold(reduction: Reduction) -> Option<Fold<Self, Self::Wide>>;
 }
 
-/// How a reduction goes on by one element, and how it ends.
+/// How a reduction takes in one element, and how it ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Fold<C, W> {
-    /// Of no elements.
+    /// The fold of no elements.
     identity: W,
-    /// Of elements one after the other.
+    /// Folds elements one after the other.
     run: fn(W, &[C]) -> W,
-    /// Of each place of a row with the same place of another one.
+    /// Folds each place of a row with the same place of another row.
     row: fn(&mut [W], &[C]),
     combine: fn(W, W) -> W,
     finish: fn(W, usize) -> C,
@@ -229,8 +229,7 @@ fn further_out<C, W: Copy>(fold: &Fold<C, W>, left: &[W], len: usize, inner: usi
     sums
 }
 
-/// The number of groups, the elements in the dimension `dim`, and the elements in the dimensions inside of
-/// it.
+/// The number of groups, the elements in the dimension `dim`, and the elements in the dimensions inside it.
 pub(crate) fn around(shape: &[usize], dim: usize) -> (usize, usize, usize) {
     (shape[..dim].iter().product(), shape[dim], shape[dim + 1..].iter().product())
 }

@@ -13,7 +13,7 @@ use crate::threads::on_all;
 
 /// Bits of an element, as an unsigned integer.
 pub(crate) trait Bits: Element<Compute = Self> + Ord {
-    /// The bits of which unsigned order is the order of the type, or the opposite one if `descending`.
+    /// The bits whose unsigned order is the order of the type, or the opposite one if `descending`.
     fn to_key(self, kind: Kind, descending: bool) -> Self;
 
     /// The bits of an element by its key.
@@ -46,7 +46,7 @@ macro_rules! bits {
                 let key = match kind {
                     Kind::Unsigned => self,
                     Kind::Signed => self ^ SIGN,
-                    // Of negative numbers, the one with the larger bits is the smaller one.
+                    // The negative number with the larger bits is the smaller one.
                     Kind::Float if self & SIGN != 0 => !self,
                     Kind::Float => self | SIGN,
                 };
@@ -139,8 +139,8 @@ pub(crate) fn indices<B: Bits, I: Element>(
     Ok(())
 }
 
-/// The key of an element, and its index in the row: that makes equal elements differ, so that their order is
-/// that of the row.
+/// The key of an element, and its index in the row: that makes equal elements differ, so that they keep the
+/// row's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key<B> {
     key: B,

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// Threads of its own, as many as rayon has: a program may wait for a stream on all of rayon's, and would
-/// wait for ever if the stream needed one of them.
+/// wait forever if the stream needed one of them.
 static THREADS: LazyLock<Option<ThreadPool>> = LazyLock::new(|| {
     let name = |number| format!("kernels {number}");
     let threads =

@@ -108,10 +108,10 @@ impl Check {
         &self.proves
     }
 
-    /// Runs the check, on a thread of its own. A panic is a failure, and so is a check that exceeds the time
+    /// Runs the check, on its own thread. A panic is a failure, and so is a check that exceeds the time
     /// limit; its thread keeps running, because nothing can stop it.
     ///
-    /// The number of cases, the seed and the time limit are those of the environment variables.
+    /// The number of cases, the seed and the time limit come from the environment variables.
     pub fn run(self: &Arc<Self>, subject: &Subject) -> Outcome {
         match Settings::from_env() {
             Ok(settings) => self.run_with(subject, settings),

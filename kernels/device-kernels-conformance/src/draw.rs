@@ -1,4 +1,4 @@
-//! Random choices that can be made smaller: a list of numbers, of which each choice takes one.
+//! Random choices that can be made smaller: a list of numbers; each choice takes one.
 
 use device_kernels::MAX_STEP;
 
@@ -23,7 +23,7 @@ pub(crate) struct Line {
 /// How many numbers a call is drawn from.
 pub(crate) const NUMBERS: usize = 120;
 
-/// The sizes next to those of words, vectors and groups of threads.
+/// The sizes next to the lengths of words, vectors and groups of threads.
 pub(crate) const TAILS: [usize; 27] = [
     1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 251, 257, 1000, 1009, 1021, 1024,
     1025, 1031,
@@ -53,7 +53,7 @@ impl<'a> Draw<'a> {
         self.below(times) == times - 1
     }
 
-    /// One of some values, of which the first is the simplest.
+    /// One of some values, the first of which is the simplest.
     pub(crate) fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
         values[self.below(values.len())].clone()
     }
@@ -107,7 +107,7 @@ impl<'a> Draw<'a> {
         let most = if is_pooling { MAX_STEP.min(reach - 1) } else { MAX_STEP };
         let padding = [least, (least + 1).min(most), self.extreme().clamp(least, most)];
         let padding = self.one_of(&padding);
-        // At most four windows, of which one is near the image where the padding is large.
+        // At most four windows, one of which is near the image where the padding is large.
         let steps = size + 2 * padding - reach;
         let stride = [self.extreme(), padding.saturating_sub(self.below(3))];
         let stride = self.one_of(&stride).max(steps.div_ceil(3)).max(1);

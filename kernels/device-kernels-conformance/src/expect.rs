@@ -22,7 +22,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// A value of which the sign of a zero does not count.
+    /// A value for which the sign of a zero does not count.
     #[must_use]
     pub fn value(value: Value) -> Self {
         match value {
@@ -36,7 +36,7 @@ impl Expect {
     pub fn or(self, others: impl IntoIterator<Item = Self>) -> Self {
         let mut all = vec![self];
         for other in others {
-            // As they print: two zeros are equal, and may differ in their signs.
+            // Compared as text: two zeros are equal, and may differ in their signs.
             if !all.iter().any(|one| one.to_string() == other.to_string()) {
                 all.push(other);
             }
@@ -96,7 +96,7 @@ fn is_near(dtype: DType, expected: f64, error: f64, found: f64) -> bool {
         && dtype != DType::F64
         && expected.abs() - error < element::smallest_normal(dtype)
         && dtype.is_float();
-    // The reference has an error of its own, far smaller than a unit of any type but `f64`.
+    // The reference has its own error, far smaller than a unit of any type but `f64`.
     let slack = expected.abs() * 1e-15 * f64::from(u8::from(dtype != DType::F64));
     flushed || (found - expected).abs() <= error + slack
 }

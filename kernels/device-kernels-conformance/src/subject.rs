@@ -176,8 +176,8 @@ impl Subject {
     }
 }
 
-/// Compares what was found with the model. The bytes that no element of an output has must be those of the
-/// model.
+/// Compares what was found with the model. Bytes that belong to no element of an output must equal the
+/// model's.
 fn compare(
     case: &Case,
     model: &[Vec<u8>],

@@ -79,8 +79,8 @@ impl Suite {
         self
     }
 
-    /// Runs the checks that the pattern matches, and no others but those of further calls: for the author of
-    /// one operator, whose program has another crate's kernels besides.
+    /// Runs only the checks that the pattern matches, and those named by further calls: for the author of one
+    /// operator, whose program also has another crate's kernels.
     pub fn only(mut self, pattern: &str) -> Self {
         self.only.push(pattern.to_owned());
         self

@@ -11,7 +11,7 @@
 //! - `f64` has the same table in OpenCL. One unit is added: the reference computes in `f64`, and its library
 //!   functions are within one unit themselves.
 //! - `f16` and `bf16` are computed in `f32` and rounded, which gives little more than half a unit, or by
-//!   functions for `half`, of which the extension `cl_khr_fp16` requires at most 4 units (2 for most of
+//!   functions for `half`, for which the extension `cl_khr_fp16` requires at most 4 units (2 for most of
 //!   them). So the bound is the smaller one of the table's and 4 units.
 //! - Sine, cosine and tangent are tested up to 2^15 only: for larger angles, exact reduction costs more than
 //!   programs want to pay.
@@ -19,7 +19,7 @@
 //! # Subnormal numbers
 //!
 //! OpenCL and most GPUs may flush subnormal numbers of `f32` to zero. So may kernels for `f32`, `f16` and
-//! `bf16`, of which the latter two are often computed in `f32`: a subnormal input may count as zero, and a
+//! `bf16`, the latter two of which are often computed in `f32`: a subnormal input may count as zero, and a
 //! subnormal result may be zero. `f64` may not be flushed (OpenCL requires subnormal numbers of it). A number
 //! that is only moved is not computed, and has to stay as it is: see
 //! [`Expect::Exactly`](crate::expect::Expect::Exactly).
@@ -36,8 +36,8 @@
 //! The bound would hide an element that was left out of a long sum. So where all terms are integers and `S`
 //! has no more bits than the significand, every order of addition gives the exact result, and the bound is
 //! zero. Long sums are tested with such terms. (Fast products that add other terms, such as Winograd's with
-//! thirds, and products of fewer bits than the type has, such as those of TF32 with other terms, are no sums
-//! in this sense. They fail.)
+//! thirds, and products of fewer bits than the type has, such as TF32's with other terms, are no sums in this
+//! sense. They fail.)
 
 use device_kernels::{Binary, DType, Unary};
 
@@ -209,7 +209,7 @@ pub(crate) fn uniform(dtype: DType, low: f64, high: f64) -> f64 {
 }
 
 /// The error of a normal number: `mean + deviation * sqrt(-2 * log(u)) * cos(2π * v)`. The logarithm has 3
-/// units, of which the root makes half, and has 3 itself. The argument of the cosine is rounded by half a
+/// units, which the root halves, and the root itself has 3. The argument of the cosine is rounded by half a
 /// unit of up to 2π, that is `4 * u`, and twice that with a rounded pi; the cosine has 4 units of at most 1.
 /// Then a product and a sum.
 pub(crate) fn normal(dtype: DType, mean: f64, deviation: f64, radius: f64, exact: f64) -> f64 {

@@ -27,7 +27,7 @@ pub(crate) enum Domain {
     Angles,
     /// Indices below a limit.
     Below(usize),
-    /// Indices, of which some are outside of the limit.
+    /// Indices, some of which are outside the limit.
     Around(usize),
     /// Numbers from the first to the second, often one of these, or 0 if it is between them.
     Within(f64, f64),
@@ -122,7 +122,7 @@ impl Domain {
         }
     }
 
-    /// The bytes of an element. Those of a bool that is true may be any but zero.
+    /// The bytes of an element. A bool that is true may have any except zero.
     pub(crate) fn element(self, dtype: DType, stream: &mut Stream, bytes: &mut [u8]) {
         match dtype {
             DType::Bool => bytes[0] = [0, 1, 0, 1, 2, 255, 0, 128][stream.below(8) as usize],

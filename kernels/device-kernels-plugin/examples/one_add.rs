@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     a.write(0, &1.0_f32.to_ne_bytes())?;
     b.write(0, &2.0_f32.to_ne_bytes())?;
     for _ in 0..additions {
-        // As a framework does it: the operands are described anew for each operation.
+        // The operands are described anew for each operation, as a framework does.
         let array = |buffer| Operand::new(buffer, DType::F32, [1]);
         run(&stream, Binary::Add, &[array(&a)?, array(&b)?], &[array(&out)?])?;
     }

@@ -44,7 +44,7 @@ fn array(dtype: DType, layout: &Layout, span: Span) -> abi::Argument {
     }
 }
 
-/// Runs a function with a call as the interface has it. The spans are those of its arrays, or none.
+/// Runs a function with a call as the interface has it. There is a span for each array, or none.
 pub(crate) fn with<R>(call: &Call, spans: &[Span], run: impl FnOnce(&abi::Call) -> R) -> R {
     let mut spans = spans.iter().copied();
     let mut next = || spans.next().unwrap_or(NOWHERE);

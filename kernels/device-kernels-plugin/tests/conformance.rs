@@ -1,5 +1,5 @@
-//! Kernels in files pass the suite of kernel sets: those of the backends in C, and those of `openreg`, whose
-//! outcomes are the same as where they are linked.
+//! Kernels in files pass the suite of kernel sets: the C backends' and `openreg`'s, with the same outcomes as
+//! where they are linked.
 //!
 //! Arguments are the suite's. Without any, the numbers of outcomes are compared too.
 
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
 /// What the suite says of a template. The other checks call operators that it does not have.
 const TEMPLATES: &str = "23 passed, 0 failed, ";
 
-/// Runs the suite on a device, in a process of its own. Returns what it printed.
+/// Runs the suite on a device, in its own process. Returns what it printed.
 fn run(folder: &Path, device: &str) -> (bool, String) {
     let program = env::current_exe().expect("this program has a path");
     let mut child = Command::new(program);

@@ -57,7 +57,7 @@ fn installed() -> MutexGuard<'static, ()> {
         common::manifest(&folder, "device.kernels", "cpu__foreign", "myc__four", "device-broken", &library);
         common::manifest(&folder, "device.backends", "misled", "other", "device-myc", &library);
         common::manifest(&folder, "device.kernels", "misled", "myc__four", "device-broken", &library);
-        // Those of `openreg` are linked, and go before it.
+        // The kernels of `openreg` are linked, and take precedence.
         common::manifest(&folder, "device.kernels", "openreg", "myc__four", "device-broken", &library);
         let report = Plugins::new().folder(&folder).install().expect("the folder is absolute");
         assert_eq!((report.installed().len(), report.skipped().len()), (2 * SETS.len() + 5, 0), "{report}");

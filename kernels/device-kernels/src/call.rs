@@ -1,4 +1,4 @@
-//! A call of an operator: what it computes, of which types and layouts. No memory is in it.
+//! A call of an operator: what it computes, with which types and layouts, but no memory.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,8 +21,8 @@ pub enum Argument {
 
 /// An operator with its arguments, which were checked: a kernel set need not check them again.
 ///
-/// Inputs of element-wise operators have the shape of the output: those that were broadcast have strides of
-/// zero. So do the batches and the bias of [`Operator::MatMul`].
+/// Inputs of element-wise operators have the shape of the output: broadcast ones have strides of zero. So do
+/// the batches and the bias of [`Operator::MatMul`].
 ///
 /// A clone is cheap, as it shares what was checked. `Display` gives it in one line, as errors do:
 ///
@@ -54,7 +54,7 @@ struct Checked {
     byte_ranges: SmallVec<[Range<usize>; 4]>,
 }
 
-/// Those of most operators, in place.
+/// The inputs of most operators, in place.
 pub(crate) type Inputs = SmallVec<[Argument; 3]>;
 pub(crate) type Outputs = SmallVec<[(DType, Layout); 2]>;
 
@@ -84,8 +84,7 @@ impl Call {
     ///
     /// # Errors
     ///
-    /// If their number, types or shapes are not those that the operator has, or if an output has an element
-    /// twice.
+    /// If their number, types or shapes do not fit the operator, or if an output has an element twice.
     pub fn new(
         operator: impl Into<Operator>,
         inputs: &[Argument],
@@ -143,15 +142,15 @@ impl Call {
         &self.0.outputs
     }
 
-    /// Whether nothing is written: no kernel runs for it. A kernel set only gets calls that write, and none
-    /// of their arrays is empty.
+    /// Whether the call writes nothing: then no kernel runs for it. A kernel set only gets calls that write,
+    /// and none of their arrays is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let updates_nothing = self.operator().updates() && self.inputs().iter().any(Argument::is_empty);
         updates_nothing || self.outputs().iter().any(|(_, layout)| layout.len() == 0)
     }
 
-    /// The arrays in the order of a launch's buffers: those of the inputs, then the outputs.
+    /// The arrays in the order of a launch's buffers: the inputs', then the outputs.
     pub fn arrays(&self) -> impl Iterator<Item = (DType, &Layout)> {
         arrays(self.inputs(), self.outputs())
     }

@@ -1,11 +1,11 @@
-//! What a kernel set has kernels for, as data.
+//! The calls that a kernel set has kernels for, as data.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::{Call, DTypes, Operator};
 
-/// That a kernel set has a kernel for an operator, and of which calls, as data: for tables, and for
+/// Says, as data, that a kernel set has a kernel for an operator, and for which calls: for tables, and for
 /// [`KernelSet::supports`](crate::KernelSet::supports).
 ///
 /// ```
@@ -26,7 +26,7 @@ pub struct Coverage {
     limits: CallLimits,
 }
 
-/// The limits of the calls that a [`Coverage`] has.
+/// The limits of the calls in a [`Coverage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallLimits {
@@ -49,7 +49,7 @@ impl Coverage {
         Self { operator: operator.into(), dtypes: DTypes::ALL, limits }
     }
 
-    /// All calls of every operator of this crate. Those that other crates declare are not among them.
+    /// All calls of every operator in this crate, but not of operators that other crates declare.
     #[must_use]
     pub fn of_all() -> Vec<Self> {
         Operator::names().map(Self::of).collect()
@@ -107,7 +107,7 @@ impl Coverage {
         self.limits
     }
 
-    /// Whether a call is one of those.
+    /// Whether a call is one of these.
     #[must_use]
     pub fn covers(&self, call: &Call) -> bool {
         let CallLimits { contiguous, arrays_only, max_rank, max_elements } = self.limits;

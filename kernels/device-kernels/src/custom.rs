@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 use crate::check::{Array, Class, count};
 use crate::{Argument, DType, Layout, Operator, Problem, Scalar};
 
-/// What an operator is that a crate declares: what its calls look like, and what they compute.
+/// Defines an operator that a crate declares: what its calls look like, and what they compute.
 ///
-/// Kernels for it are in kernel sets, as those of all operators are: of the same crate, of a vendor's, or of
-/// anybody's. `device-kernels-conformance` compares each with [`reference`](Self::reference).
+/// Kernels for it are in kernel sets, as for all operators: in the same crate, a vendor's or any other.
+/// `device-kernels-conformance` compares each with [`reference`](Self::reference).
 pub trait OperatorDefinition: Send + Sync {
     /// The names of its options, in their order, at most [`CustomOperator::MOST_OPTIONS`]. By default there
     /// are none.
@@ -21,9 +21,9 @@ pub trait OperatorDefinition: Send + Sync {
         &[]
     }
 
-    /// Checks the options and arguments of a call. What it accepts, a kernel may be launched for.
+    /// Checks the options and arguments of a call. A kernel may be launched for every call that it accepts.
     ///
-    /// An output that has an element twice was refused before. When a call is run, an output shares no bytes
+    /// Outputs that have an element twice were already refused. When a call runs, an output shares no bytes
     /// with an input.
     ///
     /// # Errors
@@ -37,11 +37,11 @@ pub trait OperatorDefinition: Send + Sync {
         false
     }
 
-    /// Calls that test a kernel, each with other elements and layouts every time.
+    /// Calls that test a kernel, each with different elements and layouts every time.
     fn examples(&self) -> Vec<Example>;
 
-    /// What each output has to be, in plain Rust: its elements in the order of their indices, the last
-    /// dimension first.
+    /// The expected outputs, in plain Rust: their elements in the order of their indices, the last dimension
+    /// first.
     fn reference(&self, call: &Evaluation<'_>) -> Vec<Vec<f64>>;
 
     /// How far a result may be from the reference, in units in the last place of `dtype`. 4 by default, and
@@ -133,8 +133,8 @@ pub struct CustomOperator {
     options: Options,
 }
 
-/// The options of a call, as bits with what they are: an operator is copied on each call. Those beyond the
-/// most are only counted.
+/// The options of a call, as bits with their kinds: an operator is copied on each call. Options beyond the
+/// maximum are only counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Options {
     bits: [u64; CustomOperator::MOST_OPTIONS],
@@ -175,7 +175,7 @@ impl Options {
 }
 
 impl CustomOperator {
-    /// As many options as an operator can have.
+    /// The largest number of options that an operator can have.
     pub const MOST_OPTIONS: usize = 4;
 
     /// The operator with these options in place of those that it has. A call checks them.
@@ -209,7 +209,7 @@ impl CustomOperator {
         self.definition
     }
 
-    /// Checks a call, of which no output has an element twice.
+    /// Checks a call whose outputs have no element twice.
     pub(crate) fn check(&self, inputs: &[Argument], outputs: &[(DType, Layout)]) -> Result<(), Problem> {
         let (expected, found) = (self.definition.options().len(), self.options.len.into());
         if expected != found {
@@ -276,7 +276,7 @@ pub struct Signature<'a> {
 }
 
 impl<'a> Signature<'a> {
-    /// As many options as the operator has.
+    /// The options, one for each that the operator has.
     #[must_use]
     pub fn options(&self) -> &'a [Scalar] {
         self.options
@@ -294,7 +294,7 @@ impl<'a> Signature<'a> {
         self.outputs
     }
 
-    /// The inputs and outputs of an operator that has so many, all of them arrays.
+    /// The inputs and outputs of an operator with this many, all of them arrays.
     ///
     /// # Errors
     ///
@@ -363,7 +363,7 @@ impl<'a> ArrayType<'a> {
 
     /// # Errors
     ///
-    /// If its type or shape is not that of the other array.
+    /// If its type or shape differs from the other array's.
     pub fn expect_like(&self, argument: &'static str, other: ArrayType<'_>) -> Result<(), Problem> {
         self.0.same(argument, other.dtype(), other.shape())
     }
@@ -385,7 +385,7 @@ pub struct ExampleInput {
     pub dtype: DType,
     /// The size of each dimension.
     pub shape: Vec<usize>,
-    /// What its elements are drawn from. Those of an integer type are integers.
+    /// What its elements are drawn from: integers for an integer type.
     pub range: RangeInclusive<f64>,
 }
 

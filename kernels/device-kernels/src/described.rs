@@ -1,5 +1,5 @@
-//! Operators as data: a name, and options by name. This is what crosses the border of a library, and what
-//! kernel sets declare.
+//! Operators as data: a name, and options by name. Kernel sets declare this, and it crosses the border of a
+//! library.
 
 use std::fmt;
 
@@ -117,7 +117,7 @@ impl Operator {
         unary.chain(binary).chain(compare).chain(VARIANTS.iter().copied())
     }
 
-    /// Its options by name, with which [`from_description`](Self::from_description) makes it again.
+    /// Its options by name, from which [`from_description`](Self::from_description) makes it again.
     ///
     /// - `dim` and `dims`: dimensions. `stride`, `padding`, `dilation`, `kernel`: two numbers, the vertical
     ///   one first. `groups`: a number.
@@ -272,7 +272,7 @@ fn one(name: &'static str, value: impl Into<Scalar>) -> OperatorOption {
     OperatorOption { name, values: smallvec![value.into()] }
 }
 
-/// Places and sizes. No array has one that a signed number does not.
+/// Places and sizes. Signed numbers can express all that arrays have.
 fn list(name: &'static str, values: impl IntoIterator<Item = usize>) -> OperatorOption {
     let number = |value| Scalar::Int(i64::try_from(value).unwrap_or(i64::MAX));
     OperatorOption { name, values: values.into_iter().map(number).collect() }

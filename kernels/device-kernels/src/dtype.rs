@@ -156,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// The type behind another one in [`DType::ALL`]. It does not compile without a new one.
+    /// The type after another one in [`DType::ALL`]. A new type must be added here to compile.
     fn next(dtype: DType) -> Option<DType> {
         match dtype {
             DType::F32 => Some(DType::F16),

@@ -31,7 +31,7 @@ pub struct Layout {
     rank: usize,
     /// Entries from `rank` on are zero.
     shape: [usize; MAX_RANK],
-    /// Zero where no step is made, so that each stride is the distance of two elements: arithmetic with
+    /// Zero where no step is made, so that each stride is a distance between two elements: arithmetic with
     /// strides and indices stays within the array, and arrays whose elements are at the same places have
     /// equal strides.
     strides: [isize; MAX_RANK],
@@ -64,14 +64,14 @@ pub enum LayoutError {
         /// The shape.
         shape: Vec<usize>,
     },
-    /// A shape that the array cannot be seen as.
+    /// A shape in which the array cannot be viewed.
     #[error("the shape {from:?} cannot be {verb} {to:?}")]
     Shape {
         /// The shape of the array.
         from: Vec<usize>,
-        /// What was wanted: `broadcast to`, for example.
+        /// What was requested: `broadcast to`, for example.
         verb: &'static str,
-        /// The shape that was wanted, or the arguments.
+        /// The requested shape, or the arguments.
         to: Vec<usize>,
     },
 }
@@ -91,7 +91,7 @@ impl Layout {
         for (dim, &size) in shape.iter().enumerate().rev() {
             layout.shape[dim] = size;
             // A dimension of one element, or of none, needs no stride. One of zero makes the array empty, and
-            // the other strides stay those of one element.
+            // the other strides stay as for one element.
             if size > 1 {
                 layout.strides[dim] = len;
                 len =
@@ -214,7 +214,7 @@ impl Layout {
     /// Whether two indices are known to be of one element: a stride is zero, or smaller than what it steps
     /// over.
     ///
-    /// It is true of some layouts whose elements are all different, such as those with interleaved
+    /// It is also true for some layouts whose elements are all different, such as ones with interleaved
     /// dimensions.
     #[must_use]
     pub fn may_repeat(&self) -> bool {
@@ -272,7 +272,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// If there is no such dimension, if an element would be outside of it, or if `step` is zero.
+    /// If there is no such dimension, if an element would be outside it, or if `step` is zero.
     pub fn slice(mut self, dim: usize, start: usize, len: usize, step: usize) -> Result<Self, LayoutError> {
         self.check_dim(dim)?;
         let size = self.shape[dim];

@@ -12,10 +12,10 @@ use crate::{CustomOperator, DType};
 ///
 /// Floating-point results may differ between devices in the last bits. Integers wrap. A NaN in an input gives
 /// NaN, also for maximum and minimum, as in PyTorch, unless an operator says otherwise; its sign is not
-/// specified. Sums of `f16` and `bf16` are `f32` until the end, those of [`Update::Add`] too.
+/// specified. Sums of `f16` and `bf16` are `f32` until the end, also for [`Update::Add`].
 ///
 /// An index, or a place of [`MaxPool2dGrad`](Self::MaxPool2dGrad), that is out of range reads 0 and writes
-/// nothing, or is an error of the stream. A kernel never accesses memory outside of its arrays.
+/// nothing, or is an error of the stream. A kernel never accesses memory outside its arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operator {
@@ -32,18 +32,19 @@ pub enum Operator {
     /// `out = a`, element-wise, for any two dtypes: a copy between layouts, a conversion, and from a scalar a
     /// fill.
     ///
-    /// Numbers are converted as `as` of Rust converts: to integers toward zero and to the nearest of the
-    /// range, NaN to 0. To `bool`, zero is false and all else is true.
+    /// Numbers are converted like Rust's `as`: to integers toward zero and to the nearest of the
+    /// range, NaN to 0. To `bool`, zero is false and everything else is true.
     Copy,
     /// A reduction of the dimensions `dims`, which are 1 in the output.
     Reduce {
-        /// What is computed of the elements.
+        /// What is computed from the elements.
         reduction: Reduction,
         /// The dimensions.
         dims: Dims,
     },
     /// The index of the largest or smallest element in a dimension, which is 1 in the output. The output is
-    /// `i32`, `i64` or `u32`. Of equal elements it is the first; a NaN is larger and smaller than any number.
+    /// `i32`, `i64` or `u32`. Of several equal elements it is the first; a NaN is larger and smaller than any
+    /// number.
     ArgReduce {
         /// Which element.
         extremum: Extremum,
@@ -51,14 +52,14 @@ pub enum Operator {
         dim: usize,
     },
     /// The elements of each row along a dimension in order, for numbers: the smallest first, or the largest
-    /// if `descending`. Of equal elements the first stays first, in either direction.
+    /// if `descending`. Equal elements keep their order, in either direction.
     ///
     /// The order of floats is IEEE 754's total order, by their bits: NaN with a minus sign, negative
     /// infinity, negative numbers, -0, 0, positive numbers, infinity, NaN. Each element keeps its bits.
     ///
     /// The outputs are what `sorted` says: the elements, of the type of the input; their indices in the
     /// dimension, which are `i32`, `i64` or `u32`; or both, in this order. In the dimension they may have
-    /// fewer elements than the input, and then have the first ones, such as the ten largest.
+    /// fewer elements than the input, and then they have the first ones, such as the ten largest.
     Sort {
         /// The dimension.
         dim: usize,
@@ -113,19 +114,19 @@ pub enum Operator {
     /// as an optional third input. The padding is zeros, which are multiplied as elements are: with an
     /// infinite weight they give NaN, as in PyTorch.
     Conv2d(Conv2d),
-    /// The gradient of a convolution by its images, from the gradient of the output and the weights. What
-    /// weights that are not finite give to elements at the border, or between strides, is not specified.
+    /// The gradient of a convolution by its images, from the gradient of the output and the weights. The
+    /// effect of weights that are not finite on elements at the border, or between strides, is not specified.
     Conv2dInputGrad(Conv2d),
     /// The gradient of a convolution by its weights, from the images and the gradient of the output. The
     /// padding is zeros, as in [`Conv2d`](Self::Conv2d).
     Conv2dWeightGrad(Conv2d),
     /// The largest element of each pooling window of images `[n, c, h, w]`. A second output, of an index
-    /// dtype, has the places of the elements in their image: `y * w + x`. Of equal elements it is any, and of
-    /// several NaN the last, as in PyTorch. A window without any element of the images has the smallest
-    /// number of the type, which is negative infinity for floats, and the place 0.
+    /// dtype, has the places of the elements in their image: `y * w + x`. Of equal elements it is any one,
+    /// and of several NaN the last, as in PyTorch. A window without any element of the images has the
+    /// smallest number of the type, which is negative infinity for floats, and the place 0.
     MaxPool2d(Pool2d),
     /// The gradient of [`MaxPool2d`](Self::MaxPool2d) by its images, from the gradient of the output and the
-    /// places. Each place is in its window, as `MaxPool2d` writes it; of another one, the gradient may be
+    /// places. Each place is in its window, as `MaxPool2d` writes it; for another place, the gradient may be
     /// missing.
     MaxPool2dGrad(Pool2d),
     /// The mean of each pooling window of images `[n, c, h, w]`. The padding is counted as zeros if
@@ -151,7 +152,7 @@ pub enum Operator {
     /// output.
     AdaptiveAvgPool2dGrad,
     /// Random numbers from a counter-based generator, Philox 4x32 with ten rounds: element `i`, in the order
-    /// of the indices of the output, depends on the seed and on `offset + i` alone. So a seed gives the same
+    /// of the indices of the output, depends only on the seed and on `offset + i`. So a seed gives the same
     /// numbers on every device, up to the last bits of floating-point numbers. Salmon et al., "Parallel
     /// random numbers: as easy as 1, 2, 3", SC 2011.
     ///
@@ -176,7 +177,7 @@ pub enum Operator {
         distribution: Distribution,
         /// The seed.
         seed: u64,
-        /// The number of the first element, to go on behind an earlier call.
+        /// The number of the first element, to continue after an earlier call.
         offset: u64,
     },
     /// An operator that another crate declares, in the group [`operators`](crate::operators()).
@@ -220,7 +221,7 @@ names! {
         Neg = "neg",
         /// `|a|`, for numbers.
         Abs = "abs",
-        /// -1, 0 or 1, for numbers. Of zeros it is 0 without a sign, and so it is of NaN, as in PyTorch.
+        /// -1, 0 or 1, for numbers. For zeros and NaN it is 0 without a sign, as in PyTorch.
         Sign = "sign",
         /// `1 / a`, for floats, as are all that follow up to `IsInf`.
         Recip = "recip",
@@ -298,8 +299,7 @@ names! {
         /// What is left of `a / b` rounded down, for numbers: it has the sign of `b`, as in Python. Which
         /// integer a division by zero gives is not said.
         Rem = "rem",
-        /// `a` to the power of `b`, for numbers. A negative power of an integer is 0, but for those of 1 and
-        /// -1.
+        /// `a` to the power of `b`, for numbers. A negative power of an integer is 0, except of 1 and -1.
         Pow = "pow",
         /// The larger one, for numbers. NaN if one is.
         Max = "max",
@@ -311,7 +311,7 @@ names! {
         And = "and",
         /// The bits that one has, for integers; whether one is true, for `bool`.
         Or = "or",
-        /// The bits that differ, for integers; whether one alone is true, for `bool`.
+        /// The bits that differ, for integers; whether only one is true, for `bool`.
         Xor = "xor",
         /// `a << b`, for integers. The lowest bits of `b` count, as many as can be less than the width.
         Shl = "shl",
@@ -327,7 +327,7 @@ names! {
 }
 
 names! {
-    /// A comparison of two inputs. All comparisons with NaN are false but for `Ne`.
+    /// A comparison of two inputs. All comparisons with NaN are false except `Ne`.
     Compare {
         /// `a == b`, also for `bool`.
         Eq = "eq",
@@ -433,7 +433,7 @@ impl<const N: usize> From<[usize; N]> for Dims {
     }
 }
 
-/// Dimensions that no array has become one that no array has either, so that a call with them is an error.
+/// Dimensions that no array has are stored as one such dimension, so that a call with them is an error.
 impl FromIterator<usize> for Dims {
     fn from_iter<I: IntoIterator<Item = usize>>(dims: I) -> Self {
         Self(dims.into_iter().fold(0, |set, dim| set | 1 << dim.min(63)))
@@ -448,8 +448,8 @@ impl fmt::Display for Dims {
 
 /// The largest number among the strides, paddings, dilations and windows of [`Conv2d`] and [`Pool2d`].
 ///
-/// No array has a dimension that is larger. So the places that a kernel computes from sizes and options, also
-/// those in the padding and behind it, are below `isize::MAX`, and kernels do not have to look for overflows.
+/// No array has a dimension that is larger. So the places that a kernel computes from sizes and options, even
+/// in the padding and behind it, are below `isize::MAX`, and kernels need not check for overflows.
 pub const MAX_STEP: usize = isize::MAX as usize / 8;
 
 /// The steps of a convolution. Arrays have the vertical value first. No number is above [`MAX_STEP`].
@@ -461,7 +461,7 @@ pub struct Conv2d {
     pub padding: [usize; 2],
     /// The distance of neighbouring weights in the images.
     pub dilation: [usize; 2],
-    /// How many groups the channels are in. Each group is a convolution of its own.
+    /// How many groups the channels are in. Each group is its own convolution.
     pub groups: usize,
 }
 
@@ -560,8 +560,8 @@ impl From<Compare> for Operator {
 }
 
 impl Operator {
-    /// Whether each element of the output depends on the elements at the same place alone, so that an output
-    /// may be the same elements as an input.
+    /// Whether each element of the output depends only on the elements at the same place, so that an output
+    /// may have the same elements as an input.
     #[must_use]
     pub fn is_elementwise(&self) -> bool {
         use Operator::{Binary, Clamp, Compare, Copy, Unary, Where};

@@ -1,4 +1,4 @@
-//! Calls with the kernel sets that have them, and those that this thread has planned before.
+//! Calls with the kernel sets that have them, and the calls that this thread has planned before.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -115,7 +115,7 @@ impl Planned {
     ///
     /// # Errors
     ///
-    /// If the number of buffers is not that of the arrays, one is of another device, too short or begins
+    /// If there are not as many buffers as arrays, a buffer is on another device, is too short or begins
     /// between two elements of its memory, or an output overlaps another array.
     pub fn with_buffers(&self, buffers: &[&Buffer]) -> Result<Option<Prepared>, RunError> {
         match check_buffers(self.device, &self.call, buffers) {
@@ -134,12 +134,12 @@ impl Planned {
     /// buffers: see [`KernelSet::on_host`](crate::KernelSet::on_host).
     ///
     /// There are as many inputs as [`Call::inputs`], `None` for a scalar, and as many outputs as the call
-    /// has. The bytes of an array are those of its [range](Call::byte_ranges). Does nothing if the call
-    /// [writes nothing](Call::is_empty).
+    /// has. The bytes of an array are its [range](Call::byte_ranges). Does nothing if the call [writes
+    /// nothing](Call::is_empty).
     ///
     /// # Errors
     ///
-    /// The kernel's error, with the call and the set; also if the slices are not those of the call.
+    /// The kernel's error, with the call and the set; also if the slices do not fit the call.
     pub fn compute_on_host(
         &self,
         inputs: &[Option<&[u8]>],
@@ -300,7 +300,7 @@ where
     }
 }
 
-/// As many numbers as four arrays of the largest rank are.
+/// The numbers that describe four arrays of the largest rank.
 const WORDS: usize = 4 * (2 + 2 * MAX_RANK) + 1;
 
 /// Arguments as numbers, and a hash of them, the device and the operator. At a collision, a plan is made

@@ -42,7 +42,7 @@ impl<'a> Operand<'a> {
     ///
     /// # Errors
     ///
-    /// Those of `view`.
+    /// Any that `view` returns.
     pub fn view(
         mut self,
         view: impl FnOnce(Layout) -> Result<Layout, LayoutError>,
@@ -122,7 +122,7 @@ pub fn run(
 ///
 /// # Errors
 ///
-/// Those of [`run`].
+/// The same as [`run`].
 pub fn run_ref(
     stream: &Stream,
     operator: impl Into<Operator>,
@@ -187,7 +187,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// If the number of buffers is not that of the arrays, one is of another device, too short or begins
+    /// If there are not as many buffers as arrays, a buffer is on another device, is too short or begins
     /// between two elements of its memory, an output overlaps another array, or no linked set has a kernel.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
         if let Err(problem) = check_buffers(device.resolve(), &call, buffers) {
@@ -287,7 +287,7 @@ impl fmt::Display for Sets {
     }
 }
 
-/// Why kernel sets have no kernel for a call, in front of which a message names the sets.
+/// Why kernel sets have no kernel for a call; a message names the sets before it.
 struct Why<'a> {
     call: &'a Call,
     device: Device,

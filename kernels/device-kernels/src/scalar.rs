@@ -1,4 +1,4 @@
-//! One value in the place of an array.
+//! One value in place of an array.
 
 use std::fmt;
 

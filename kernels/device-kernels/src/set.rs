@@ -38,7 +38,7 @@ pub trait KernelSet: Send + Sync {
     /// Whether the kernel for `call` may run on the thread that enqueues it: it takes no longer than some
     /// tens of microseconds and waits for nothing, nor for another thread, such as one of rayon's. See
     /// [`LaunchOptions::short`](device_registry::LaunchOptions::short); only streams without a queue of their
-    /// driver ask. The answer is remembered with that of [`supports`](Self::supports).
+    /// driver ask. The answer is remembered together with [`supports`](Self::supports)'s.
     ///
     /// A set whose kernels wait for something else, such as a network, says `false` here.
     fn is_short(&self, call: &Call) -> bool {
@@ -46,7 +46,7 @@ pub trait KernelSet: Send + Sync {
     }
 
     /// The function that computes this set's calls in bytes of the host, if the memory of its devices is the
-    /// host's own, as that of `cpu` is. A framework whose arrays are on the host then needs neither buffers
+    /// host's own, as on `cpu`. A framework whose arrays are on the host then needs neither buffers
     /// nor a stream: see [`Planned::compute_on_host`](crate::Planned::compute_on_host). `None`, the default,
     /// for all others.
     fn on_host(&self) -> Option<ComputeOnHost> {
@@ -64,7 +64,7 @@ pub trait KernelSet: Send + Sync {
 /// Computes a call on the calling thread, and on others that it waits for.
 ///
 /// There are as many inputs as the call has, `None` for a scalar, and as many outputs. The bytes of an array
-/// are those of its [range](Call::byte_ranges).
+/// are its [range](Call::byte_ranges).
 pub type ComputeOnHost = fn(&Call, &[Option<&[u8]>], &mut [&mut [u8]]) -> Result<(), BackendError>;
 
 /// A kernel set as constant data: the name of its backend, the package that it comes from, and how to load

@@ -9,8 +9,8 @@ const ELEMENTS: usize = 8 << 10;
 /// The number of elements of a short sort, each of which is compared with several others.
 const SORTED: usize = 1 << 10;
 
-/// The number of products of a short matrix multiplication: of floating-point numbers, of which one core
-/// computes some ten in a nanosecond, and of integers.
+/// The number of products of a short matrix multiplication: of floating-point numbers, some ten of which one
+/// core computes in a nanosecond, and of integers.
 const PRODUCTS: usize = 512 << 10;
 const INTEGER_PRODUCTS: usize = 32 << 10;
 

@@ -507,7 +507,7 @@ fn numbers_of_convolutions_and_windows_that_no_array_has() {
     }
 }
 
-/// Of one direction, how many windows there are, or `None` if the numbers are none of a convolution or a
+/// The number of windows in one direction, or `None` if the numbers are invalid for a convolution or a
 /// pooling.
 fn windows(size: usize, [kernel, stride, padding, dilation]: [usize; 4], is_pooling: bool) -> Option<usize> {
     let is_step = |number: usize| (1..=MAX_STEP).contains(&number);

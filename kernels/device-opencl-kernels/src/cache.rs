@@ -192,7 +192,7 @@ mod tests {
             let fact = String::from_utf8(fact).unwrap();
             let fact = format!("{:?}", fact.trim_end_matches('\0'));
             let fact = fact.trim_matches('"').to_owned();
-            // Each in a place of its own: some are equal, or parts of others.
+            // Each in its own place: some are equal, or parts of others.
             let quoted = format!("\"{fact}\\0\"");
             let shown = format!("{quoted:?}");
             let shown = shown.trim_matches('"');

@@ -32,7 +32,7 @@ const LETTERS: usize = 64;
 /// The longest file that is read: no program of a kernel is as long.
 const LONGEST: u64 = 64 << 20;
 
-/// How old a file becomes until its use counts, so that not each use writes to the disk.
+/// How old a file becomes before a use is recorded, so that not every use writes to the disk.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
 
 /// How long it takes until an unfinished file is one of a process that has ended.
@@ -298,7 +298,7 @@ mod rights {
         folder
     }
 
-    /// How to make a file: for this user alone, whatever mask the process has.
+    /// How to make a file: for this user only, whatever mask the process has.
     pub(super) fn new_file() -> OpenOptions {
         let mut options = OpenOptions::new();
         options.mode(0o600);
@@ -387,7 +387,7 @@ mod tests {
         disk.write(&key("x"), b"program");
         assert_eq!(disk.read(&key("x")), Found::Program(b"program".to_vec()));
         assert_eq!(disk.read(&key("y")), Found::Nothing);
-        // As if the names were equal.
+        // Acts as if the names were equal.
         fs::copy(disk.path(&key("x")), disk.path(&key("y"))).unwrap();
         assert_eq!(disk.read(&key("y")), Found::Unusable("it is of another driver or text".to_owned()));
         disk.write(&key("y"), b"other");

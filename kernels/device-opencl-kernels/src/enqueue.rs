@@ -117,8 +117,8 @@ pub(crate) unsafe fn enqueue(
         // No event, except of a program that was compiled: the stream has events of its own.
         let (no_events, compiled, mut event) = (ptr::null(), arguments.take_new(), ptr::null_mut());
         let place = if compiled.is_some() { &raw mut event } else { ptr::null_mut() };
-        // SAFETY: the queue is that of the launch, as the caller promises. The arguments are set, as OpenCL
-        // checks. The core keeps the arrays, and the launch the intermediate results, until the commands are
+        // SAFETY: the queue is the launch's, as the caller promises. The arguments are set, as OpenCL checks.
+        // The core keeps the arrays, and the launch the intermediate results, until the commands are
         // done.
         unsafe {
             cl.clEnqueueNDRangeKernel(
@@ -139,7 +139,7 @@ pub(crate) unsafe fn enqueue(
     }
     launch.keep(scratch);
     for (compiled, event) in new {
-        // SAFETY: the queue is that of the launch, as the caller promises. A failure is the stream's.
+        // SAFETY: the queue is the launch's, as the caller promises. A failure is the stream's.
         let _: Result<(), OpenClError> = unsafe { cl.clFlush(queue) };
         if event.wait(PATIENCE) {
             open.programs.keep(*compiled);

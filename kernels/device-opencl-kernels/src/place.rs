@@ -13,7 +13,7 @@ use crate::disk::Disk;
 /// The variable that turns it off or names the folder.
 const VARIABLE: &str = "DEVICE_PROGRAM_CACHE";
 
-/// How many bytes are kept: about two thousand programs of PoCL's.
+/// How many bytes are kept: about two thousand PoCL programs.
 const LIMIT: u64 = 128 << 20;
 
 /// The folder of this process, or `None` if nothing is kept.

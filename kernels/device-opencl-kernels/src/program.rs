@@ -25,7 +25,7 @@ struct Owned {
     /// The bytes of each argument that is a number, as they are set. A kernel keeps its arguments from one
     /// launch to the next.
     numbers: Vec<Option<Number>>,
-    /// Of one that was compiled and has not run.
+    /// For a program that was compiled and has not run.
     new: Option<Box<New>>,
 }
 
@@ -114,14 +114,14 @@ impl Arguments<'_> {
     ///
     /// # Errors
     ///
-    /// OpenCL compares the size with that of the parameter.
+    /// OpenCL compares the size with the parameter's.
     ///
     /// # Safety
     ///
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     pub(crate) unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
         let Owned { kernel, cl, .. } = *self.kernel;
-        // SAFETY: the value has the size that is said, and is copied by the call.
+        // SAFETY: the value has the stated size, and the call copies it.
         unsafe { cl.clSetKernelArg(kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast()) }
             .map_err(|error| error.named(format_args!("argument {} of a kernel", self.next)))?;
         self.next += 1;
@@ -133,7 +133,7 @@ impl Arguments<'_> {
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add).
+    /// Like [`add`](Self::add).
     ///
     /// # Safety
     ///
@@ -141,7 +141,7 @@ impl Arguments<'_> {
     pub(crate) unsafe fn add_number<T: Copy>(&mut self, value: T) -> Result<(), BackendError> {
         let (place, size) = (self.next as usize, size_of::<T>());
         let mut bytes = [0; 8];
-        // SAFETY: the caller promises a number, of which all bytes are initialised and which has a place in
+        // SAFETY: the caller promises a number whose bytes are all initialised and which has a place in
         // `bytes`.
         unsafe { ptr::from_ref(&value).cast::<u8>().copy_to_nonoverlapping(bytes.as_mut_ptr(), size) };
         let number = Some((size, bytes));

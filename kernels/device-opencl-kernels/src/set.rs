@@ -70,11 +70,10 @@ fn arrays(call: &Call, launch: &Launch<'_>) -> Result<(SmallVec<[Array; 4]>, boo
     Ok((arrays, wide))
 }
 
-/// A kernel of OpenCL C for a set of one's own, such as one for an [operator that a crate
+/// An OpenCL C kernel for your own set, such as one for an [operator that a crate
 /// declares](device_kernels::OperatorDefinition), with the arguments of a call.
 ///
-/// Programs are compiled once for each device, and [kept on disk](crate#how-it-works), as those of this
-/// crate are.
+/// Programs are compiled once for each device, and [kept on disk](crate#how-it-works), like this crate's own.
 #[derive(Clone, Debug)]
 pub struct CustomKernel {
     text: Arc<str>,
@@ -121,7 +120,7 @@ impl CustomKernel {
     ///
     /// # Safety
     ///
-    /// `launch` is that of the call. With its arguments, the kernel has the parameters above, accesses
+    /// `launch` is the call's. With its arguments, the kernel has the parameters above, accesses
     /// elements of the call's layouts only, and writes to outputs only.
     pub unsafe fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         let open = cache::open(launch.native_device())?;

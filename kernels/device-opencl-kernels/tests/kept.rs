@@ -121,7 +121,7 @@ fn a_torn_or_foreign_file_is_replaced() {
     assert_eq!(compiled(folder.path()).0, 0);
 }
 
-/// As a new version of a driver might, which says that it is the old one.
+/// A new version of a driver might refuse a binary and still say that it is the old version.
 #[test]
 fn a_binary_that_the_driver_refuses_is_replaced() {
     let Some(folder) = folder() else { return };

@@ -43,7 +43,7 @@ fn a_buffer_that_ends_before_its_array() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whatever a set could do with it: not each device reads an element across two.
+/// Whatever a set could do with it: not every device reads an element across two.
 #[test]
 fn a_buffer_that_begins_between_two_elements() -> Result<(), Box<dyn Error>> {
     let device = device("openreg:0")?;

@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 static MIXED: BackendDescriptor = BackendDescriptor::new("mixed", || Ok(Box::new(Mixed)));
 
-/// Those whose devices it returns, in the order of its own.
+/// The devices of other backends that it returns, in the order of its own.
 static VICTIMS: LazyLock<Vec<Device>> = LazyLock::new(victims);
 
 struct Mixed;

@@ -1,4 +1,4 @@
-//! Numbers in the place of native handles, and native handles of others.
+//! Numbers in place of native handles, and native handles of others.
 
 use std::sync::{Arc, OnceLock};
 

@@ -41,7 +41,7 @@ struct LengthsDevice {
     queues: bool,
 }
 
-/// How many bytes there are in the place of any number.
+/// How many bytes there are, in place of any number.
 const BYTES: usize = 16;
 
 /// The same memory for all, with no bytes.

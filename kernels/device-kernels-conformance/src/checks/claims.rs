@@ -49,7 +49,7 @@ fn coverage(subject: &Subject) -> Result<(), Failure> {
                 "the set supports a call that `KernelSet::coverage` does not have: {call}"
             )));
         }
-        // Of a part that none of the suite's calls is in, nothing is known but that there is such an
+        // If none of the suite's calls is in a part, nothing is known of it except that there is such an
         // operator.
         let is_empty = |one: &&Coverage| {
             let is_tried = calls.iter().any(|call| one.covers(call));

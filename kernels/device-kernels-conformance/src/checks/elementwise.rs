@@ -153,7 +153,7 @@ pub(crate) fn broadcast(
     let (once, repeats) = repeated(draw, shape);
     let view = case.array(draw, dtype, &once, Kind::Any, domain);
     if draw.one_in(2) {
-        // As a caller has it who repeats elements by itself.
+        // The layout of a caller that repeats elements itself.
         let layout = view.layout.broadcast_to(shape).expect("the dimensions have one element");
         return view.with_layout(layout);
     }

@@ -90,7 +90,7 @@ impl Shape {
     }
 }
 
-/// A matrix, of which the dimensions of the batch may be broadcast.
+/// A matrix whose batch dimensions may be broadcast.
 fn matrix(
     case: &mut Case,
     draw: &mut Draw<'_>,

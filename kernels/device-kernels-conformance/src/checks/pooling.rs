@@ -114,7 +114,7 @@ pub(super) fn checks() -> Vec<Check> {
     checks
 }
 
-/// Draws windows, the shape of images that they fit in, and that of the result.
+/// Draws windows, the shape of images that they fit in, and the result's shape.
 type DrawPooling = fn(&mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]);
 
 fn extreme_pooling(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
@@ -196,7 +196,7 @@ fn max(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, places: Option<DType>
 }
 
 fn max_grad(case: &mut Case, draw: &mut Draw<'_>, dtype: DType, outside: bool, draw_pooling: DrawPooling) {
-    // Each window has elements, of which one can be the largest.
+    // Each window has elements, one of which can be the largest.
     let (pool, images, out, windows) = loop {
         let (pool, images, out) = draw_pooling(draw);
         let mut windows = Vec::new();

@@ -10,7 +10,7 @@ use crate::tolerance;
 /// The expected elements of the output, in the order of their indices.
 pub(super) fn expected(operator: Operator, inputs: &[Input], out: (DType, &[usize])) -> Vec<Expect> {
     let (out_dtype, shape) = out;
-    // The condition of a choice, and the input of a copy, have a type of their own.
+    // The condition of a choice, and the input of a copy, have their own type.
     let alone = usize::from(matches!(operator, Operator::Where | Operator::Copy));
     let alike = inputs[alone..].iter().find_map(Input::dtype).unwrap_or(out_dtype);
     let mut expected = Vec::new();
@@ -191,7 +191,7 @@ fn binary_of_floats(function: Binary, dtype: DType, a: f64, b: f64) -> Expect {
         Binary::Pow => a.powf(b),
         Binary::Max => larger(a, b),
         Binary::Min => smaller(a, b),
-        // The angle of the origin depends on the signs of its zeros, for those who look at them.
+        // The angle of the origin depends on the signs of its zeros, for devices that look at them.
         Binary::Atan2 if a == 0.0 && b == 0.0 => {
             use std::f64::consts::PI;
             let angle = |angle: f64| Expect::Near(angle, tolerance::binary(function, dtype, a, b, angle));
@@ -263,7 +263,7 @@ fn binary_of_integers(function: Binary, dtype: DType, a: i128, b: i128) -> Expec
     Expect::Exactly(Value::Int(wrap(dtype, result)))
 }
 
-/// The lowest 64 bits of a power are those of all its factors.
+/// The lowest 64 bits of a power depend only on the lowest 64 bits of its factors.
 fn power(a: i128, b: i128) -> i128 {
     if b < 0 {
         return match a {

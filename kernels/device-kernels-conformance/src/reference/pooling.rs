@@ -70,7 +70,7 @@ pub(super) fn max_pool(pool: Pool2d, input: &Array, out: &[usize]) -> [Vec<Expec
             return;
         };
         largest.push(Expect::value(best));
-        // Of equal elements, any, and of several NaN the last.
+        // Any of several equal elements, and the last of several NaN.
         let equal = elements.iter().filter(|(value, _)| !more(best, *value)).map(|(_, place)| *place);
         let at_place = |place: usize| Expect::Exactly(Value::Int(place as i128));
         wheres.push(match equal.clone().next_back() {
@@ -133,7 +133,7 @@ pub(super) fn mean_grad(windows: PoolingWindows, grad: &Array, out: &Array) -> V
             terms[place].add(grad.at(at).as_f64() / divisor);
         }
     });
-    // Each quotient has an error of its own, of three units at most.
+    // Each quotient has its own error, of three units at most.
     let quotients = |terms: &Terms| 6.0 * roundoff(computed_in(out.dtype)) * terms.magnitude;
     terms.iter().map(|terms| Expect::Near(terms.sum, terms.error_in(out.dtype) + quotients(terms))).collect()
 }
@@ -169,7 +169,7 @@ mod tests {
         let images = row(&[2.0, 4.0, 6.0, 8.0]);
         assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, true), &images, &[1, 1, 1, 2])), [2.0, 6.0]);
         assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, false), &images, &[1, 1, 1, 2])), [3.0, 6.0]);
-        // The last window ends behind the padding, of which it has one element.
+        // The last window ends behind the padding, and has one element of it.
         assert_eq!(likely(&mean(PoolingWindows::Fixed(POOL, true), &images, &[1, 1, 1, 3]))[2], 4.0);
         let grad = mean_grad(PoolingWindows::Fixed(POOL, true), &row(&[3.0, 6.0]), &images);
         assert_eq!(likely(&grad), [1.0, 3.0, 2.0, 2.0]);

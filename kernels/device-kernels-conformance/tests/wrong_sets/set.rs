@@ -48,7 +48,7 @@ impl Places {
         (0..self.shape.len()).map(sizes).collect()
     }
 
-    /// Where an element begins, in bytes. `None` outside of the buffer, for sets that are wrong.
+    /// Where an element begins, in bytes. `None` outside the buffer, for wrong sets.
     fn of(&self, index: &[usize], len: usize) -> Option<usize> {
         let steps: isize =
             index.iter().zip(&self.strides).map(|(&index, &stride)| index as isize * stride).sum();
@@ -143,7 +143,7 @@ impl KernelSet for Set {
     }
 }
 
-/// Writes the elements of an array, but for those that have no value.
+/// Writes the elements of an array, except for elements without a value.
 fn write(
     launch: &Launch<'_>,
     places: &Places,
@@ -475,7 +475,7 @@ impl Set {
                 Operator::Scatter { update: Update::Add, .. },
                 [Input::Array(indices), Input::Array(values)],
             ) if indices.shape.len() == 2 && indices.shape[1] == 2 => {
-                // Of the values for one element, all but the last are zero.
+                // All but the last of the values for one element are zero.
                 for at in 0..indices.values.len() {
                     let again = (at + 2..indices.values.len()).step_by(2);
                     if again.into_iter().any(|later| indices.values[later] == indices.values[at]) {
@@ -621,7 +621,7 @@ impl Set {
                     (Wrong::MaxOfPadding, false) => element::convert(Value::Int(0), dtype),
                     _ => return,
                 };
-                // Of ones, only windows without elements have another mean.
+                // With ones everywhere, only windows without elements have another mean.
                 let ones = Array {
                     dtype: DType::F64,
                     values: vec![Value::Float(1.0); array.values.len()],

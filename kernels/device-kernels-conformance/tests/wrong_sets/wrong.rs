@@ -21,7 +21,7 @@ wrongs! {
     IgnoresOffset,
     /// Buffers begin at the start of their memory.
     IgnoresBufferStart,
-    /// A stride of zero counts as that of a plain array.
+    /// A stride of zero counts as a plain array's.
     NoBroadcast,
     /// Negative strides go forward.
     NegativeForward,
@@ -83,9 +83,9 @@ wrongs! {
     NarrowSums,
     /// Reductions are of the next dimension, if it has the same size.
     ReducesOtherDim,
-    /// Of a long reduction, the first 1024 elements count.
+    /// Only the first 1024 elements of a long reduction count.
     FirstChunk,
-    /// A long reduction loses an element each other time.
+    /// A long reduction loses an element every other time.
     RacingReduction,
     /// A mean divides by the number of all elements.
     MeanOfAll,
@@ -105,9 +105,9 @@ wrongs! {
     SortsNanFirst,
     /// The two zeros are equal.
     SortsZerosAlike,
-    /// Of a row, each 1024 elements are sorted by themselves.
+    /// Each 1024 elements of a row are sorted by themselves.
     SortsBlocks,
-    /// An output with the first elements alone has the last ones.
+    /// An output with only the first elements has the last ones.
     SortKeepsTheLast,
     /// The largest number of a type counts as zero in a sort.
     SortLosesTheLargest,
@@ -125,7 +125,7 @@ wrongs! {
     GathersFirstDim,
     /// Values replace elements in place of being added.
     ScatterOverwrites,
-    /// Of several values for one element, the last is added.
+    /// The last of several values for one element is added.
     ScatterLosesUpdates,
     /// Halves are added to elements in memory, so that a sum of ones stops.
     HalvesAreAddedInMemory,
@@ -171,13 +171,13 @@ wrongs! {
     RandomIgnoresOffset,
     /// Half of a seed does not count.
     RandomHalfSeed,
-    /// A call is claimed each other time.
+    /// A call is claimed every other time.
     SupportsFlips,
     /// An operator is supported that the coverage does not have.
     DeclaresTooLittle,
     /// The coverage has an operator that does not exist.
     DeclaresTooMuch,
-    /// The coverage has an operator of which no call is supported.
+    /// The coverage has an operator for which no call is supported.
     DeclaresAndRefuses,
     /// Nothing is claimed.
     ClaimsNothing,

@@ -1,4 +1,4 @@
-//! The rules of operators: how many arguments, of which types and shapes.
+//! The rules of operators: how many arguments they have, with which types and shapes.
 
 mod arguments;
 mod images;
@@ -16,7 +16,7 @@ use crate::{
     Scalar, Sorted, Unary, Update,
 };
 
-/// Why an operator cannot have its arguments.
+/// Why arguments are invalid for an operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -27,10 +27,10 @@ pub enum Problem {
         of: &'static str,
         /// How many the operator has.
         expected: &'static str,
-        /// How many there are.
+        /// How many were passed.
         found: usize,
     },
-    /// A value is where an array has to be.
+    /// A value was passed in place of an array.
     #[error("expected an array as {argument}, found a scalar")]
     Scalar {
         /// Which argument.
@@ -46,7 +46,7 @@ pub enum Problem {
         /// The type that it has.
         found: DType,
     },
-    /// All inputs are scalars, of which no type follows.
+    /// All inputs are scalars, from which no type follows.
     #[error("expected an array among the inputs, found scalars only")]
     NoArray,
     /// An argument has a shape that it cannot have.
@@ -75,13 +75,13 @@ pub enum Problem {
     /// A rule of an operator that a crate declares.
     #[error("{0}")]
     Rule(String),
-    /// There are no elements to take one of.
+    /// There are no elements to take one from.
     #[error("there are no elements in {argument}, and the operator has no result for none")]
     Empty {
         /// Which argument.
         argument: &'static str,
     },
-    /// Two indices of an output are of one element, or may be.
+    /// Two indices of an output lead to one element, or may.
     #[error(
         "expected an output with each element once, found the strides {strides:?} for the shape {shape:?}"
     )]
@@ -220,7 +220,7 @@ pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]
     }
     let call = Call::checked(operator, inputs.into(), outputs);
     Ok(match operator {
-        // A gradient of nothing is zero.
+        // The gradient of an empty output is zero.
         Operator::Conv2dInputGrad(_) | Operator::Conv2dWeightGrad(_) | Operator::AdaptiveAvgPool2dGrad => {
             or_fill(call, Scalar::Int(0))
         }
@@ -237,7 +237,7 @@ fn elementwise(operator: Operator, inputs: &[Argument], out: Array<'_>) -> Resul
     if inputs.len() != count {
         return Err(Problem::Count { of: "inputs", expected, found: inputs.len() });
     }
-    // The condition of a choice, and the input of a conversion, have a type of their own.
+    // The condition of a choice, and the input of a conversion, have their own type.
     let (alone, alike) = inputs.split_at(usize::from(matches!(operator, Operator::Where | Operator::Copy)));
     if let (Operator::Where, [Argument::Array(dtype, _)]) = (operator, alone) {
         Class::Bool.check("the condition", *dtype)?;
@@ -326,7 +326,7 @@ fn sort(dim: usize, sorted: Sorted, input: Array<'_>, outputs: &Outputs) -> Resu
     };
     dimension(dim, input.layout)?;
     Class::Number.check("the input", input.dtype)?;
-    // As many of the first elements as the first output has.
+    // The number of first elements is the first output's.
     let len = input.layout.shape()[dim];
     let first = values.or(indices).and_then(|array| array.layout.shape().get(dim).copied());
     let shape = with(input.layout, dim, first.unwrap_or(len).min(len));
@@ -459,7 +459,7 @@ fn with(layout: &Layout, dim: usize, size: usize) -> Vec<usize> {
     shape
 }
 
-/// The call, or a fill with `value` if it computes something of nothing.
+/// The call, or a fill with `value` if its inputs are empty.
 fn or_fill(call: Call, value: Scalar) -> Call {
     if call.inputs().iter().any(Argument::is_empty) {
         return Call::fill(Argument::Scalar(value), 0, call.outputs());

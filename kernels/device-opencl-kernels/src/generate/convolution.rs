@@ -161,7 +161,7 @@ const WINDOWS: i64 = 1 << 24;
 fn plane(layout: &Layout) -> Option<i64> {
     let ([.., height, width], [.., outer, row, column]) = (shape(layout)?, strides(layout)?);
     match (height, width) {
-        // Of one element, any stride will do: that of the next dimension makes one line of both.
+        // For one element any stride will do: the next dimension's makes one line of both.
         (1, 1) => Some(outer),
         (1, _) => Some(column),
         (_, 1) => Some(row),
@@ -170,7 +170,8 @@ fn plane(layout: &Layout) -> Option<i64> {
 }
 
 impl Parts<'_> {
-    /// As products of matrices, if they are large enough, and each matrix but the windows' has even strides.
+    /// A plan with products of matrices, if they are large enough, and each matrix except the windows' has
+    /// even strides.
     fn packed(&self) -> Option<Plan> {
         if self.target.traits.groups {
             return None;
@@ -182,7 +183,7 @@ impl Parts<'_> {
         let groups = self.options.groups;
         let each = all_maps / groups;
         let (kernel, out) = (kh * kw, oh * ow);
-        // Of each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the
+        // For each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the
         // stride of its rows, its sum, and the stride of groups; and the output: strides of rows, columns and
         // groups.
         let [image, weight, map] = [0, 1, 2];

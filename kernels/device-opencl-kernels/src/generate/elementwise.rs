@@ -23,7 +23,7 @@ pub(crate) struct Recipe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Input {
     element: Element,
-    /// An argument in the place of an array.
+    /// An argument in place of an array.
     scalar: bool,
 }
 
@@ -33,7 +33,7 @@ enum Form {
     Line,
     /// Any strides. The item's number is taken apart.
     Strided { rank: usize },
-    /// Any strides, with the innermost dimension as an axis of its own.
+    /// Any strides, with the innermost dimension as its own axis.
     Rows { rank: usize, steps: SmallVec<[InnerStep; 4]> },
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
         Operator::Copy => Function::Copy,
         _ => return None,
     };
-    // The type of inputs that are alike: that of the first array among them.
+    // The common type of inputs that are alike: their first array's.
     let skipped = usize::from(function == Function::Where);
     let of_array = call.inputs().iter().skip(skipped).find_map(Argument::array);
     let alike = match of_array {

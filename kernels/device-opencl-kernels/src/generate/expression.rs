@@ -153,7 +153,7 @@ fn conversion(of: Element, to: Element) -> &'static str {
     }
 }
 
-/// How a reduction goes on, as an operator of two numbers, and where it begins.
+/// How a reduction continues, as an operator of two numbers, and where it begins.
 pub(crate) fn reduction(reduction: Reduction, of: Element) -> Option<(Function, String)> {
     let number = of.number();
     let text = |text: &str| text.to_owned();
@@ -189,7 +189,7 @@ pub(crate) fn highest(number: Number) -> &'static str {
     }
 }
 
-/// Functions of expressions, by name. One that calls another stands behind it.
+/// Functions of expressions, by name. A function that calls another comes after it.
 const FUNCTIONS: &[(&str, &str)] = &[
     ("$max", "$T $max($T a, $T b) { return (a > b || a != a) ? a : b; }\n"),
     ("$min", "$T $min($T a, $T b) { return (a < b || a != a) ? a : b; }\n"),

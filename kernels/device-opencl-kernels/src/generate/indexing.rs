@@ -19,7 +19,7 @@ pub(crate) struct Recipe {
     form: Form,
     index: Element,
     element: Element,
-    /// What is added up has a type of its own.
+    /// What is added up has its own type.
     out: Element,
     rank: usize,
     wide: bool,

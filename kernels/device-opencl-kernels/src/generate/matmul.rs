@@ -111,10 +111,10 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let last = |array: usize| super::indices([rank, rank + 1].map(|dim| views[array].0[dim]));
     let [m, n, k] = super::indices([out.shape()[rank], out.shape()[rank + 1], a.shape()[rank + 1]])?;
     let mut sizes = Sizes { m, n, k, a: last(A)?, b: last(B)?, out: last(OUT)?, bias: last(BIAS)? };
-    // Matrices that are multiplied with the same one are one matrix, if their rows go on evenly.
+    // Matrices that are multiplied with the same one are one matrix, if their rows continue evenly.
     while let Some(dim) = batch.dims.last() {
         if sizes.m == 1 {
-            // Of one row, which has no stride of its own.
+            // A single row has no stride of its own, so it takes the next dimension's.
             (sizes.a[0], sizes.out[0], sizes.bias[0]) = (dim.strides[A], dim.strides[OUT], dim.strides[BIAS]);
         }
         let even = |array: usize, row: i64| dim.strides[array] == row * sizes.m;
@@ -644,7 +644,7 @@ mod tests {
         for groups in [false, true] {
             let plan = plan(a, b, &[16, 16], groups);
             assert!(!matches!(&plan.steps[..], [Step { recipe: Recipe::Simple(_), .. }]), "{plan:?}");
-            // The memory of panels is that of all elements, which no device has.
+            // The panels need memory for all elements, which no device has.
             assert!(plan.scratch.iter().all(|&size| size >= 8 << 55), "{plan:?}");
         }
     }

@@ -26,7 +26,7 @@ use self::element::Value;
 pub(crate) struct Traits {
     /// Whether it computes with `f64`.
     pub(crate) doubles: bool,
-    /// Whether items of a group run side by side, as those of a GPU do. Otherwise each item is a loop that is
+    /// Whether items of a group run side by side, as on a GPU. Otherwise each item is a loop that is
     /// vectorised.
     pub(crate) groups: bool,
     /// How many groups run at once.
@@ -179,7 +179,7 @@ pub(crate) fn line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
     ([items.next_multiple_of(group), 1, 1], [group, 1, 1])
 }
 
-/// Heavy items, each of which is worth a group of its own where groups do not run side by side.
+/// Heavy items, each of which is worth its own group where groups do not run side by side.
 pub(crate) fn heavy_line(items: usize, traits: Traits) -> ([usize; 3], [usize; 3]) {
     let group = match items {
         _ if traits.groups => 64,

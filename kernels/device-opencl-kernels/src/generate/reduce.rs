@@ -70,7 +70,7 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
         dim.strides[1] = 0;
     }
     reduced = reduced.merge();
-    // Reversed dimensions have moved the offsets; those of reduced dimensions do not count for the output.
+    // Reversed dimensions have moved the offsets; reduced dimensions' offsets do not count for the output.
     let layout_offset = super::index(layout.offset())?;
     let mut from = (Place::Array(0), kept.offsets[0] + reduced.offsets[0] - layout_offset);
     let to = (Place::Array(1), kept.offsets[1]);
@@ -151,7 +151,7 @@ fn form(kept: &Space, reduced: &Space, target: Target) -> Form {
     let step = |dim: Option<&Dim>| dim.map_or(0, |dim| dim.strides[0]);
     let (inner, outer) = (reduced.dims.last(), kept.dims.last());
     if target.traits.groups {
-        // Neighbouring items read neighbouring elements if each has an output of its own.
+        // Neighbouring items read neighbouring elements if each has its own output.
         let neighbours = step(outer) != 0 && step(outer) < step(inner);
         let enough = kept.len() >= target.traits.units * 256;
         return if reduced.len() < 64 || (neighbours && enough) { Form::Plain } else { Form::Group };

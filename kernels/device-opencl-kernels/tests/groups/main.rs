@@ -21,5 +21,5 @@ mod support;
 
 device_registry::autoload!();
 
-/// As for a GPU, on any device.
+/// Generates the programs for a GPU, on any device.
 const GROUPS: Option<bool> = Some(true);

@@ -265,7 +265,7 @@ fn comparisons_choices_and_limits() {
     assert_eq!(not, [1.0, 0.0, 0.0, 0.0, 1.0]);
 }
 
-/// As `as` converts.
+/// Converts like Rust's `as`.
 fn converted(value: f64, from: DType, to: DType) -> f64 {
     match to {
         DType::Bool => f64::from(u8::from(value != 0.0)),

@@ -76,7 +76,7 @@ fn the_index_of_the_largest_and_of_the_smallest() {
     let Some(device) = device() else { return };
     for (view, dim) in views() {
         for (dtype, to) in those_of(NUMBERS).zip([DType::I32, DType::I64, DType::U32].into_iter().cycle()) {
-            // Integers have equal elements, of which the first counts; floats have NaN.
+            // Integers have equal elements, the first of which counts; floats have NaN.
             let mut elements = values(dtype, view.range().end, 2);
             if dtype.is_float() {
                 elements.iter_mut().skip(40).step_by(301).for_each(|x| *x = f64::NAN);

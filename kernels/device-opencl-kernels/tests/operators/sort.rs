@@ -4,7 +4,7 @@ use device_kernels::{DType, Layout, Operator, Sorted};
 
 use super::support::{Array, NUMBERS, bytes, compute, device, indices, numbers, place, those_of, values};
 
-/// Layouts with rows of all kernels: counted ones, those of one run, and those of several.
+/// Layouts with rows for all kernels: counted rows, rows of one run, and rows of several.
 fn views() -> Vec<(Layout, usize)> {
     let whole = Layout::contiguous([3, 20, 70]).unwrap();
     let long = Layout::contiguous([2, 5000]).unwrap();
@@ -44,7 +44,7 @@ fn rows_are_sorted_with_their_indices() {
                 let special = [f64::NAN, -0.0, -f64::NAN, f64::INFINITY, 0.0, f64::NEG_INFINITY];
                 elements.iter_mut().step_by(11).zip(special.into_iter().cycle()).for_each(|(x, y)| *x = y);
             }
-            // As the type has them.
+            // The elements rounded to the type.
             let elements = numbers(dtype, &bytes(dtype, &elements));
             let (len, descending) = (view.shape()[dim], number % 2 == 1);
             let input = Array::with_layout(device, dtype, view, &elements);

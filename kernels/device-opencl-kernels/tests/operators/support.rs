@@ -41,7 +41,7 @@ pub(crate) fn bytes(dtype: DType, values: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// The bits of the nearest number, among those of a first try and its neighbours: `half` may round to `f32`
+/// The bits of the nearest number, among a first try and its neighbours: `half` may round to `f32`
 /// first.
 fn nearest(value: f64, first: u16, number: fn(u16) -> f64) -> u16 {
     if !number(first).is_finite() {
@@ -199,7 +199,7 @@ pub(crate) fn values(dtype: DType, len: usize, seed: u64) -> Vec<f64> {
     noise.into_iter().map(value).collect()
 }
 
-/// Of these types, those that the device computes with: not each has doubles.
+/// The types among these that the device computes with: not every device has doubles.
 pub(crate) fn those_of<const N: usize>(dtypes: [DType; N]) -> impl Iterator<Item = DType> {
     let native = |device: Device| device.properties().expect("it is there").is_native_dtype("f64");
     let doubles = device().and_then(native) != Some(false);

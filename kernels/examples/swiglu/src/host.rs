@@ -1,4 +1,4 @@
-//! The kernel for memory of the host: that of `cpu` and `openreg`.
+//! The kernel for memory of the host, as `cpu` and `openreg` have.
 
 use device_kernels::{Call, Layout};
 use device_registry::backend::BackendError;

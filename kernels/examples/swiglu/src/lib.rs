@@ -15,7 +15,7 @@ use entry_points::LoadError;
 /// The name of the operator.
 const NAME: &str = "acme__swiglu";
 
-// Behind two underscores, a kernel set of a backend has a name of its own. It is asked before the backend's.
+// Behind two underscores, a kernel set of a backend has its own name. It is asked before the backend's.
 device_kernels::entry_points! {
     /// The operator `acme__swiglu`.
     #[distributed_slice(OPERATORS)]

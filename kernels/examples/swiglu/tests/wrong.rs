@@ -9,7 +9,7 @@ use swiglu as _;
 
 device_registry::autoload!();
 
-/// A kernel that may ignore the strides, the limit of the gate, that of the value, and the sign.
+/// A kernel that may ignore the strides, the gate's limit, the value's limit, and the sign.
 fn compute<const STRIDES: bool, const GATE: bool, const VALUE: bool, const SIGN: bool>(
     call: &Call,
     inputs: &[Option<&[u8]>],

@@ -71,7 +71,7 @@ impl Recipe {
         let (to, from) = match self.kind {
             Kind::Unsigned => ("bits".to_owned(), "key".to_owned()),
             Kind::Signed => (format!("bits ^ {sign}"), format!("key ^ {sign}")),
-            // Of negative numbers, the one with the larger bits is the smaller one.
+            // The negative number with the larger bits is the smaller one.
             Kind::Float => (
                 format!("bits ^ ((bits & {sign}) ? {all} : {sign})"),
                 format!("key ^ ((key & {sign}) ? {sign} : {all})"),
