@@ -51,7 +51,7 @@ unsafe fn put<T>(place: *mut T, value: T) {
     unsafe { place.write(value) };
 }
 
-/// An index of PyTorch's, where a negative one is of no device.
+/// A PyTorch index; a negative one belongs to no device.
 fn index(device: c_int) -> usize {
     usize::try_from(device).unwrap_or(usize::MAX)
 }
@@ -280,7 +280,7 @@ extern "C" fn dt_write_later(destination: *mut c_void, source: *mut u8, len: usi
             // SAFETY: the caller has `len` bytes there, which nothing writes to meanwhile.
             return copies::write(destination.addr(), unsafe { slice::from_raw_parts(source, len) });
         };
-        // SAFETY: the bytes are inside of the memory, which is the owner. The caller promises that nothing
+        // SAFETY: the bytes are inside the memory, which is the owner. The caller promises that nothing
         // writes to them until the stream has done its work, which drops the owner.
         let source = unsafe { HostBuffer::from_shared_parts(start, len, memory) };
         copies::enqueue(destination.addr(), source)

@@ -51,7 +51,7 @@ pub(crate) struct Recording {
 #[derive(Default)]
 struct Pieces {
     pieces: HashMap<Id, Piece>,
-    /// The system's numbers of threads, by those of the registry.
+    /// The system's numbers of threads, by the registry's.
     threads: HashMap<u64, i64>,
     labels: HashMap<Id, Name>,
     lost: u64,
@@ -80,7 +80,7 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) kind: Kind,
-    /// Its name, such as that of the kernel.
+    /// Its name, such as the kernel's.
     pub(crate) name: Cow<'static, str>,
     /// The index of the device in PyTorch.
     pub(crate) device: i32,
@@ -111,7 +111,7 @@ pub(crate) enum Kind {
 }
 
 impl Recording {
-    /// Begins a recording, of which there is one at a time.
+    /// Begins a recording; there is one at a time.
     pub(crate) fn begin() -> Result<Self, Failure> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
 
@@ -207,7 +207,7 @@ impl Recording {
     }
 }
 
-/// A stream does one thing after the other. Where the host alone noticed the ends, a piece begins at the end
+/// A stream does one thing after the other. Where only the host noticed the ends, a piece begins at the end
 /// of the one before.
 fn one_after_the_other(rows: &mut [Row]) {
     let mut ends: HashMap<u64, i64> = HashMap::new();
@@ -232,7 +232,7 @@ fn kind_and_name(what: &Work) -> Option<(Kind, Cow<'static, str>)> {
         Work::Fill { .. } => (Kind::Fill, "Memset"),
         Work::Wait(_) => return Some((Kind::Wait, what.to_string().into())),
         Work::HostCall | Work::Record | Work::WaitForEvent { .. } => return None,
-        // Of a later version of the core.
+        // From a later version of the core.
         _ => return None,
     };
     Some((kind, name.into()))
@@ -288,7 +288,7 @@ impl Pieces {
             | Activity::Freed { .. }
             | Activity::Entered { .. }
             | Activity::Left { .. } => {}
-            // Of a later version of the core.
+            // From a later version of the core.
             _ => {}
         }
     }

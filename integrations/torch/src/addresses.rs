@@ -30,7 +30,7 @@ impl Addresses {
         Ok(ADDRESSES.get_or_init(|| reserved))
     }
 
-    /// Those that were reserved, if any were.
+    /// The addresses that were reserved, if any were.
     pub(crate) fn reserved() -> Option<&'static Self> {
         ADDRESSES.get()
     }
@@ -69,7 +69,7 @@ impl Addresses {
 pub(crate) fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the function touches an atomic alone.
+        // SAFETY: the function only touches an atomic.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

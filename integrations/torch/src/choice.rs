@@ -76,7 +76,7 @@ fn named(list: &str) -> Result<Vec<&'static str>, String> {
     Ok(names)
 }
 
-/// All backends that are not disabled, but for the CPU, which PyTorch has.
+/// All backends that are not disabled, except the CPU, which PyTorch has.
 fn others() -> Vec<&'static str> {
     let usable = backends().iter().filter(|backend| backend.is_usable() && backend.name() != "cpu");
     usable.map(|backend| backend.name()).collect()

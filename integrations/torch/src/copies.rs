@@ -65,8 +65,8 @@ pub(crate) struct Shared {
     span: Span,
 }
 
-/// Waits for all work of the device, and shares bytes with the host. `None` if the host reaches them by
-/// copies alone, or there are none.
+/// Waits for all work of the device, and shares bytes with the host. `None` if the host reaches them only by
+/// copies, or there are none.
 pub(crate) fn share(address: usize, len: usize) -> Result<Option<Shared>, Failure> {
     let place = memory::find(address)?;
     memory::registered(place.device)?.synchronize()?;
@@ -86,7 +86,7 @@ pub(crate) struct Mapped {
 }
 
 /// Waits for the current stream, and calls `compute` with where each range is on the host. `false`, without a
-/// call, if the host reaches one of them by copies alone.
+/// call, if the host reaches one of them only by copies.
 pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -> Result<bool, Failure> {
     let mut spans: SmallVec<[Span; 4]> = SmallVec::new();
     let mut device = None;

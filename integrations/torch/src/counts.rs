@@ -22,7 +22,7 @@ pub(crate) enum Policy {
     Deny = 2,
 }
 
-/// What DEVICE_TORCH_FALLBACK says. The text is that of a value that it cannot have.
+/// What DEVICE_TORCH_FALLBACK says. The text is about an invalid value.
 pub(crate) fn policy() -> &'static Result<Policy, String> {
     static POLICY: OnceLock<Result<Policy, String>> = OnceLock::new();
     POLICY.get_or_init(|| match env::var("DEVICE_TORCH_FALLBACK").unwrap_or_default().trim() {

@@ -26,7 +26,7 @@ struct Found {
 static FOUND: OnceLock<Found> = OnceLock::new();
 
 impl Found {
-    /// The devices of the chosen backends, of which `count` says how many one has.
+    /// The devices of the chosen backends; `count` says how many a backend has.
     fn by(count: impl Fn(&str) -> Result<usize, String>) -> Self {
         let (mut devices, mut problems) = (Vec::new(), Vec::new());
         for &backend in choice().map(|choice| choice.backends.as_slice()).unwrap_or_default() {
@@ -57,7 +57,7 @@ fn count(backend: &str) -> Result<usize, String> {
     device_count(backend).map_err(in_words)
 }
 
-/// Counts a backend's devices in a process of its own, and loads nothing in this one.
+/// Counts a backend's devices in its own process, and loads nothing in this one.
 fn count_elsewhere(backend: &str) -> Result<usize, String> {
     let answer = own_process::ask(|| count(backend).map_or_else(|why| why, |count| count.to_string()))?;
     answer.parse().map_err(|_| answer)

@@ -20,7 +20,7 @@ struct Events {
 
 static EVENTS: LazyLock<Mutex<Events>> = LazyLock::new(Mutex::default);
 
-/// Puts an event in the place of the one with a number; in a new place for the number 0. Returns its number.
+/// Replaces the event with a number; in a new place for the number 0. Returns its number.
 pub(crate) fn put(number: u64, event: Event) -> u64 {
     // Dropped without the lock, as a driver may take long to free it.
     let (number, _before) = {

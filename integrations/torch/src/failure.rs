@@ -47,7 +47,7 @@ impl Failure {
         Self { code: Code::of(Some(error.kind())), message: ErrorChain::new(&error).to_string() }
     }
 
-    /// No kernel is for this: the CPU computes it. Where it may do so in silence, nobody asks why.
+    /// No kernel is for this: the CPU computes it. Where it may do so silently, the reason is not needed.
     pub(crate) fn declined(why: impl fmt::Display) -> Self {
         let message = if *policy() == Ok(Policy::Allow) { String::new() } else { why.to_string() };
         Self { code: Code::Declined, message }

@@ -182,7 +182,7 @@ pub(crate) fn levels(device: usize) -> Result<(Level, Level), Failure> {
     Ok((heap.bytes, heap.count))
 }
 
-/// Resets the largest values to those of now; or what there ever was.
+/// Resets the largest values to the present ones, or with `ever` the totals.
 pub(crate) fn reset_levels(device: usize, ever: bool) -> Result<(), Failure> {
     let mut heap = heap(device)?.lock();
     let Heap { bytes, count, .. } = &mut *heap;

@@ -24,7 +24,7 @@ pub(crate) fn ask(question: impl FnOnce() -> String) -> Result<String, String> {
     }
     // SAFETY: each end was just made, and nothing else has it.
     let (from, to) = unsafe { (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1])) };
-    // SAFETY: the child runs `answer` alone, and no code of its parent's. The system's allocator and loader
+    // SAFETY: the child runs only `answer`, and none of its parent's code. The system's allocator and loader
     // work there. A lock that another thread of this process held may not, which ends with the time limit.
     let child = match unsafe { libc::fork() } {
         -1 => return Ok(question()),

@@ -309,7 +309,7 @@ def waits():
     dist.all_reduce(first)
     assert first.sum().item() == 3000 and first.is_leaf
 
-    # Another stream than that of the call waits for the work, though the call's is busy.
+    # Another stream than the call's waits for the work, though the call's is busy.
     first, busy = apart(tensor()), torch.eye(400, device=NAME)
     module().synchronize()
     with torch.Stream(NAME):
@@ -416,7 +416,7 @@ def data_parallel():
     # Many small buckets; views of them as gradients; a parameter that one process does not use.
     options = dict(bucket_cap_mb=0.0001, gradient_as_bucket_view=True, find_unused_parameters=True)
     assert_as_alone(losses(DistributedDataParallel(network().to(NAME), **options), part, gathered=mean))
-    # A hook, whose future continues that of the collective.
+    # A hook, whose future continues the collective's.
     hooked = DistributedDataParallel(network().to(NAME))
     hooked.register_comm_hook(None, default_hooks.allreduce_hook)
     assert_as_alone(losses(hooked, part, gathered=mean))

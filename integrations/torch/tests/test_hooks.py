@@ -299,7 +299,7 @@ PARTS = ("_inductor", "_dynamo", "distributed")
 @functools.cache
 def lists_of_devices():
     """The functions, by their files, that have a list with two devices, or a condition with two."""
-    # A list without the calls in it, such as that of the device's name.
+    # A list without the calls in it, such as the one of the device's name.
     a_list = re.compile(r"[\[({](?:[^\[\](){}]|\(\))*[\])}]")
     a_condition = re.compile(r"\.is_(?:cuda|xpu|mps)\b[^\n]*\bor [^\n]*\.is_(?:cuda|xpu|mps)\b")
     found = set()

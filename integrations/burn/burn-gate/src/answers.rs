@@ -1,5 +1,5 @@
-//! Answers to requests that are not for a session: the counts for who has the token, and that the server
-//! lives.
+//! Answers to requests that are not for a session: the counts for clients with the token, and that the server
+//! is alive.
 
 use std::net::SocketAddr;
 
@@ -46,7 +46,7 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// With a table for who has a token.
+    /// With a table for clients with a token.
     pub(crate) fn answers() -> Answers {
         let tokens = TokenAuthorizer::new("a token").unwrap();
         Answers { tokens, counts: Box::new(|| "a table\n".to_owned()) }

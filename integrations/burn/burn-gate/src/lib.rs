@@ -12,7 +12,7 @@
 //! 3. and, once burn has accepted the token, everything.
 //!
 //! Another request gets an answer of this crate's: `GET /counts` with the token, as `Authorization: Bearer
-//! TOKEN`, gets a text of the caller's, and all else a status of HTTP.
+//! TOKEN`, gets the caller's text, and everything else an HTTP status.
 //!
 //! All that has to happen in ten seconds. Of the connections that have no session yet, there are at most 128,
 //! and half as many from one address; the loopback addresses count as one. They are fewer where the process
@@ -91,7 +91,7 @@ pub async fn serve<B: BackendIr>(
                 let relayed = relay::relay(client, peer, Arc::clone(&servers), Arc::clone(&has_session));
                 waiting.add(origin, has_session, connections.spawn(relayed));
             }
-            // Such as too many open files: other clients may leave.
+            // There may be too many open files, for example: other clients may leave.
             Err(error) => {
                 report(format_args!("cannot accept a client: {error}"));
                 tokio::time::sleep(Duration::from_millis(200)).await;

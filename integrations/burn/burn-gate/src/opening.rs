@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// The longest request or answer. Those of burn have about 200 bytes.
+/// The longest request or answer. burn's have about 200 bytes.
 const MAX_HEAD: u64 = 8 * 1024;
 
 /// The longest first frame. It holds a few numbers and the token.
@@ -42,7 +42,7 @@ pub(crate) fn request_like(head: &[u8]) -> Option<String> {
     })
 }
 
-/// Reads the first frame: binary, whole, masked as those of clients are, and short.
+/// Reads the first frame: binary, whole, masked as clients' frames are, and short.
 pub(crate) async fn read_first_frame(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
     const WHOLE_AND_BINARY: u8 = 0x82;
     const MASKED: u8 = 0x80;

@@ -28,7 +28,7 @@ pub(crate) async fn relay(
     has_session: Arc<AtomicBool>,
 ) -> io::Result<()> {
     client.set_nodelay(true)?;
-    // As burn's server does: notices a client machine that vanishes.
+    // Notices a client machine that vanishes, as burn's server does.
     SockRef::from(&client).set_tcp_keepalive(&TcpKeepalive::new().with_time(Duration::from_secs(10)))?;
     let Some((rest, mut connection, _session)) =
         timeout(OPENING, open(&mut client, peer, &servers)).await??
@@ -76,7 +76,7 @@ async fn open(
         if let Some(session) = servers.enter(server) {
             return Ok(Some((from_client.buffer().to_vec(), connection, session)));
         }
-        // The client has seen nothing of this server but the answer, and that of the next one is the same.
+        // The client has seen only the answer of this server, and the next one's is the same.
         server = servers.current()?;
         connection = server.connect(peer, &request).await?;
     }

@@ -1,7 +1,7 @@
-//! burn's server, on a port of its own.
+//! burn's server, on its own port.
 //!
 //! Its listener accepts one connection at a time. On Linux the kernel drops every packet for it that is not
-//! from the socket of that connection, and every packet while there is none. So others, who can find the
+//! from the socket of that connection, and every packet while there is none. So other users, who can find the
 //! port, cannot connect to it.
 
 use std::collections::HashMap;
@@ -248,7 +248,7 @@ impl Door {
         const LOAD_U16: u16 = 0x28;
         const SKIP_IF_EQUAL: u16 = 0x15;
         const RETURN: u16 = 0x06;
-        // Offsets count from the header of TCP, and from this one on from that of IP.
+        // Offsets count from TCP's header, and from this one on from IP's.
         const IP_HEADER: u32 = 0xfff0_0000;
         const ALL_BYTES: u32 = u32::MAX;
 
@@ -315,7 +315,7 @@ pub(crate) mod tests {
         (server, listener)
     }
 
-    /// Servers of which the test is each.
+    /// Servers; the test itself is each of them.
     pub(crate) fn servers() -> Arc<Servers> {
         Arc::new(Servers {
             start: Box::new(|_| Box::pin(std::future::pending())),

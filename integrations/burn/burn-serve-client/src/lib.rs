@@ -98,10 +98,10 @@ pub enum Error {
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Runs `work` on a thread of its own until it returns, or until a server has not answered for `limit`.
+/// Runs `work` on its own thread until it returns, or until a server has not answered for `limit`.
 ///
 /// `servers` are addresses such as `ws://127.0.0.1:3000`. Each gets its next request a quarter of the limit
-/// after each answer, by a connection of its own without a token. A server answers while it computes, so
+/// after each answer, by its own connection without a token. A server answers while it computes, so
 /// long computations are not an error. A limit of half a minute allows for a slow network. With no servers,
 /// `work` runs on the calling thread.
 ///
@@ -117,7 +117,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 ///
 /// # Panics
 ///
-/// As `work` does, if all servers answer; if the system has no more threads.
+/// If `work` panics and all servers answer, or if the system has no more threads.
 pub fn watch<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
     servers: &[impl AsRef<str>],
     limit: Duration,
@@ -172,7 +172,7 @@ enum Event<T> {
 ///
 /// # Errors
 ///
-/// Those of [`Error`] but [`Error::Lost`] and [`Error::Work`].
+/// Every variant of [`Error`] except [`Error::Lost`] and [`Error::Work`].
 pub fn counts(address: &str, token: &str, limit: Duration) -> Result<String, Error> {
     Server::new(address, limit)?.counts(token)
 }

@@ -41,7 +41,8 @@ impl Server {
             match self.check() {
                 Ok(()) => answered = Instant::now(),
                 Err(error @ Error::Late { .. }) => return Err(error),
-                // Such as a connection that the server has closed for others: the next one may get an answer.
+                // For example, the server has closed the connection to make room for others: the next one may
+                // get an answer.
                 Err(error) if answered.elapsed() >= self.limit => return Err(error),
                 Err(_) => {}
             }
@@ -51,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Whether the server answers, with any status but those of a proxy whose server does not.
+    /// Whether the server answers, with any status except a proxy's whose server does not.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.get(None)?.status().as_u16() {
             status @ 500.. => Err(self.no_answer(ureq::Error::StatusCode(status))),

@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 const UNAUTHORIZED: &str = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
 
-/// The address of a server that says one text to who has the token `t` and one to others, and closes the
-/// connection.
+/// The address of a server that sends one text to a client with the token `t` and another to others, and
+/// closes the connection.
 fn server(to_others: impl Into<String>, answer: impl Into<String>) -> String {
     let (to_others, answer) = (to_others.into(), answer.into());
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();

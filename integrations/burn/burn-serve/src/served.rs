@@ -1,4 +1,4 @@
-//! The burn backend that computes for the clients, the one place that names it, and what is said of it.
+//! The burn backend that computes for the clients, the one place that names it, and its description.
 
 use std::fmt;
 use std::io::{Write, stderr};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The longest token, so that a wrong path such as that of a device file is an error and not an endless read.
+/// The longest token, so that a wrong path, such as a device file, is an error and not an endless read.
 const MAX_LEN: usize = 4096;
 
 /// Why a file has no usable token.

@@ -1,4 +1,4 @@
-//! The server and its clients, each in a process of its own, on loopback addresses.
+//! The server and its clients, each in its own process, on loopback addresses.
 
 #[allow(dead_code, reason = "`main` is for the example")]
 #[path = "../examples/client.rs"]

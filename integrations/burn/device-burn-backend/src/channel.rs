@@ -1,4 +1,4 @@
-//! What connects burn's router with the clients of the devices.
+//! Connects burn's router with the clients of the devices.
 
 use burn_backend::{DType, Shape};
 use burn_ir::TensorIr;
@@ -21,7 +21,7 @@ impl RouterChannel for RegistryChannel {
     }
 
     fn init_client(device: &RegistryDevice) -> RegistryClient {
-        // Under a spin lock of burn's: it opens nothing.
+        // Runs under one of burn's spin locks: it opens nothing.
         RegistryClient::of(*device)
     }
 

@@ -59,7 +59,7 @@ struct Client {
     warned: Mutex<Vec<usize>>,
 }
 
-/// The clients of the process. burn keeps them for ever as well.
+/// The clients of the process. burn also keeps them forever.
 static CLIENTS: LazyLock<Mutex<HashMap<Device, RegistryClient>>> = LazyLock::new(Mutex::default);
 
 impl RegistryClient {
@@ -128,7 +128,7 @@ impl RegistryClient {
         Self(Arc::clone(&self.0), Lease::new(id, &self.0.table))
     }
 
-    /// This client in no handle.
+    /// This client, outside any handle.
     pub(crate) fn without_lease(&self) -> Self {
         Self(Arc::clone(&self.0), Lease::default())
     }
@@ -314,7 +314,7 @@ impl Client {
         failed.map_or(Ok(inputs), Err)
     }
 
-    /// A tensor for a use by a client with `lease`: taken out of the table if the use is the last.
+    /// A tensor for a use by a client with `lease`: it leaves the table if this is the last use.
     fn held(&self, tensor: &TensorIr, name: OperationName, lease: &Lease) -> Held {
         let held = match tensor.status {
             TensorStatus::ReadWrite if lease.is_last_use(tensor.id) => self.table.take(tensor.id),
@@ -361,7 +361,8 @@ impl Client {
             if auto && allow && self.settled.has(name, operands) {
                 return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
             }
-            // What the host alone has is joined there: the device gets it as one, if it needs it at all.
+            // Tensors that only the host has are joined there: the device gets it as one, if it needs it at
+            // all.
             if inputs.iter().all(|input| input.storage.is_on_host_alone())
                 && fallback::isolate(|| describe::joins(&operation, operands, &inputs, device))
                     .map_err(Cause::KernelSetPanicked)?
@@ -443,11 +444,11 @@ impl Client {
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
         let lens: SmallVec<[usize; 2]> = steps.written(operands).iter().map(len_of).collect();
-        // The second time, the device was opened again, and gets again what the host has.
+        // The second time, the device was opened again, and gets the host's bytes again.
         for last in [false, true] {
             let mut memories = SmallVec::<[Option<Written>; 4]>::new();
             for (place, input) in inputs.iter().enumerate() {
-                // Some operations have inputs that only their shape is needed of.
+                // Some operations need only the shape of some inputs.
                 let used = steps.iter().any(|step| step.memory.contains(&Memory::Input(place)));
                 let memory = used.then(|| input.storage.device(&self.queue, moved)).transpose();
                 memories.push(memory.map_err(Cause::Device)?);
@@ -474,7 +475,7 @@ impl Client {
         if let Some(kernels) = self.kernels.get() {
             return Ok(*kernels);
         }
-        // A set that is there and does not load is an error, and not a fallback.
+        // A set that is there but does not load is an error, not a fallback.
         let kernels = Kernels::of(self.queue.device()).map_err(Cause::Kernels)?;
         let kernels = (!kernels.sets().is_empty()).then_some(kernels);
         Ok(*self.kernels.get_or_init(|| kernels))
@@ -513,7 +514,7 @@ impl Client {
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
         fallback::check_memory(&operands.outputs).map_err(Cause::Memory)?;
-        // What others use too. The engine may return another view of it.
+        // Bytes that others also use. The engine may return another view of them.
         let mut shared = SmallVec::<[_; 4]>::new();
         let mut tensors = Tensors::new();
         for input in inputs {

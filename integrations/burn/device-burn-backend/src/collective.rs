@@ -1,9 +1,9 @@
 //! All-reduce: each device gives a tensor, and each gets the sum or the average of all.
 //!
-//! burn 0.22 asks for it by one call for each device, each on a thread of its own: its remote server has one
+//! burn 0.22 asks for it by one call for each device, each on its own thread: its remote server has one
 //! for each device of each client. The call waits until all devices have given theirs. The last one adds them
-//! up on the first device, in the order of the devices, so that the result does not depend on who comes last.
-//! The tensors move as all others do, and the kernels of the first device add.
+//! up on the first device, in the order of the devices, so that the result does not depend on which one comes
+//! last. The tensors move as all others do, and the kernels of the first device add.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -39,8 +39,8 @@ struct Round {
 }
 
 struct State {
-    /// What each device has given, in their order, and after the end what each gets. Each device takes its
-    /// own out, so that its memory is released on its own thread and under no lock.
+    /// The tensors that the devices have given, in their order, and after the end the results. Each device
+    /// takes its own, so that its memory is released on its own thread and under no lock.
     tensors: Vec<Option<Tensor>>,
     /// How it has ended.
     end: Option<Result<(), String>>,
@@ -48,8 +48,8 @@ struct State {
 
 const ABANDONED: &str = "the programs that it was for have ended";
 
-/// Ends the collective operations that wait for a device. For a server, when its last client has left: what
-/// one client has begun must not meet what the next one gives.
+/// Ends the collective operations that wait for a device. For a server, when its last client has left: an
+/// operation that one client has begun must not get the next one's tensors.
 pub fn abandon_collectives() {
     let mut waiting = WAITING.lock();
     waiting.abandoned += 1;

@@ -1,4 +1,4 @@
-//! Operations that several kernels do, one after the other, with memory for what is between them.
+//! Operations that several kernels do, one after the other, with memory for intermediate results.
 
 use burn_backend::{DType, Slice};
 use burn_ir::{
@@ -15,8 +15,8 @@ use crate::operation::Operands;
 
 const BOOL: DType = DType::Bool(BoolStore::Native);
 
-/// Steps that are being composed. Each function is `None` where no kernel set of the device has a call: then
-/// burn's engine does the operation.
+/// Steps that are being composed. Each function returns `None` if no kernel set of the device has a call:
+/// then burn's engine does the operation.
 struct Composed<'a, 'b> {
     mapping: &'a Mapping<'b>,
     steps: Vec<Step>,
@@ -66,7 +66,7 @@ fn part(array: Operand, dim: usize, start: usize, len: usize) -> Option<Operand>
     array.view(|layout| layout.slice(dim, start, len, 1))
 }
 
-/// The elements of a slice, of which a step may be negative.
+/// The elements of a slice, whose steps may be negative.
 pub(crate) fn sliced(array: Operand, slices: &[Slice]) -> Option<Operand> {
     let shape = array.shape();
     let slice = |mut layout: Layout| -> Result<Layout, LayoutError> {
@@ -128,8 +128,8 @@ impl Mapping<'_> {
         composed.finish()
     }
 
-    /// The sums, for example, of all elements up to each, in one dimension. Each step adds what the one
-    /// before has found, twice as far away as that one did.
+    /// The sums, for example, of all elements up to each, in one dimension. Each step adds the previous
+    /// step's results from twice as far away.
     pub(crate) fn cumulative(&self, operator: Binary, input: &TensorIr, dim: usize) -> Option<Steps> {
         let mut composed = Composed::new(self);
         let (mut from, out) = (self.input(input)?, self.out(0)?);
@@ -155,7 +155,7 @@ impl Mapping<'_> {
         composed.finish()
     }
 
-    /// Padding with the elements at the edges, or with those before them.
+    /// Padding with the elements at the edges, or with those before them, mirrored.
     pub(crate) fn pad(&self, pad: &PadOpIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
         let reflects = matches!(pad.mode, PadModeIr::Reflect);
@@ -173,7 +173,7 @@ impl Mapping<'_> {
                     let edge = from.view(|layout| match (reflects, is_before) {
                         (true, true) => layout.slice(dim, 1, count, 1)?.flip(dim),
                         (true, false) => {
-                            // Of fewer elements than that there is no reflection.
+                            // Fewer elements than that cannot be reflected.
                             layout.slice(dim, len.saturating_sub(1 + count), count, 1)?.flip(dim)
                         }
                         (false, _) => {
@@ -248,7 +248,7 @@ impl Mapping<'_> {
             composed.call(Binary::And, &[is_inside, is_below], is_inside)?;
             stride = stride.checked_mul(sizes[dim])?;
         }
-        // No array has so many slices, and -1 is no number of one.
+        // No array has so many slices, and -1 is not the number of one.
         let none = scalar(ScalarIr::Int(-1));
         composed.call(Operator::Where, &[is_inside, numbers, none], numbers)?;
         numbers.reshape(&[count])
@@ -292,7 +292,7 @@ impl Mapping<'_> {
                 return composed.finish();
             }
         };
-        // One after the other, as two may be of one slice.
+        // One after the other, as two may update one slice.
         if count > MOST_STEPS / 3 {
             return None;
         }
@@ -349,7 +349,7 @@ impl Mapping<'_> {
         if is_within(0)? && is_within(1)? {
             composed.call(Operator::Conv2dInputGrad(conv), &[x, weight], out)?;
         } else {
-            // More is padded at one edge than at the other: a part of all of it.
+            // If one edge has more padding than the other, the result is a part of the whole.
             let all = composed.scratch(dtype, &[shape[0], shape[1], whole[0], whole[1]])?;
             let unpadded = Conv2d { padding: [0, 0], ..conv };
             composed.call(Operator::Conv2dInputGrad(unpadded), &[x, weight], all)?;
@@ -369,7 +369,7 @@ impl Mapping<'_> {
         composed.finish()
     }
 
-    /// A convolution of volumes, or the gradient of one by its volumes: those of the planes, added up.
+    /// A convolution of volumes, or its gradient by the volumes: the sum over the planes.
     pub(crate) fn convolution_of_volumes(
         &self,
         operator: Operator,
@@ -413,7 +413,7 @@ impl Mapping<'_> {
         composed.call(Unary::Abs, &[self.input(rhs)?], b)?;
         composed.call(Binary::Max, &[a, b], out)?;
         composed.call(Binary::Min, &[a, b], ratio)?;
-        // Of two zeros or infinities the ratio is 1.
+        // The ratio of two zeros or infinities is 1.
         composed.call(Compare::Eq, &[ratio, out], same)?;
         composed.call(Binary::Div, &[ratio, out], ratio)?;
         composed.call(Operator::Where, &[same, number(1.0), ratio], ratio)?;
@@ -518,7 +518,7 @@ impl Mapping<'_> {
     }
 
     /// `softmax(query * key^T * scale + bias) * value`, where what is masked counts as negative infinity. A
-    /// row of which all is masked is zero.
+    /// row that is all masked is zero.
     pub(crate) fn attention(&self, op: &AttentionOpIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
         let (query, key) = (self.input(&op.query)?, self.input(&op.key)?);
@@ -540,8 +540,8 @@ impl Mapping<'_> {
             composed.call(Operator::Where, &inputs, scores)?;
         }
         if op.options.is_causal {
-            // The last row sees all columns, and each other one column less than the next. A kernel for each
-            // row would be many where there are many.
+            // The last row sees all columns, and each other row one column less than the next. A kernel for
+            // each row would be too many for many rows.
             const MOST: usize = 64;
             if rows > MOST {
                 return None;
@@ -557,7 +557,7 @@ impl Mapping<'_> {
         if let Some(bias) = &op.attn_bias {
             composed.call(Binary::Add, &[scores, self.input(bias)?], scores)?;
         }
-        // Not by the operator, whose result for a row of negative infinities is NaN.
+        // This does not use the operator, whose result for a row of negative infinities is NaN.
         let dims = Dims::from([3]);
         let (smallest, tiny) = match op.query.dtype {
             DType::F16 => (-65504.0, 6.103_515_625e-5),

@@ -18,7 +18,7 @@ use crate::operation::OperationName;
 pub struct Counts {
     /// The device string.
     pub device: String,
-    /// The engine of burn's own that computes on the device, if one does. It counts nothing.
+    /// burn's own engine that computes on the device, if one does. It counts nothing.
     pub engine: Option<String>,
     /// The operations that were called, those with the longest time of fallbacks first.
     pub operations: Vec<OperationCount>,
@@ -28,15 +28,15 @@ pub struct Counts {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct OperationCount {
-    /// burn's name of it, such as `NumericFloat.Add`. `Tensor.Read` is the reading of tensors, and
-    /// `Tensor.Move` their move to another device.
+    /// burn's name of it, such as `NumericFloat.Add`. `Tensor.Read` stands for reading tensors, and
+    /// `Tensor.Move` for moving them to another device.
     pub operation: String,
     /// How often a kernel of the device did it.
     pub native: u64,
     /// How often it was only another view of the same bytes.
     pub views: u64,
-    /// How often burn's CPU engine did it though there is a kernel: since it is faster there, or since it
-    /// joins what the host alone has. See [`KernelUse`](crate::KernelUse).
+    /// How often burn's CPU engine did it although there is a kernel: since it is faster there, or since it
+    /// joins tensors that only the host has. See [`KernelUse`](crate::KernelUse).
     ///
     /// Under [`Fallback::Allow`](crate::Fallback::Allow), on a device whose memory is the host's own, an
     /// operation that had a kernel once counts here also where its shapes or options have none. Under the
@@ -46,9 +46,9 @@ pub struct OperationCount {
     pub fallback: u64,
     /// How often it failed.
     pub failed: u64,
-    /// The time of the fallbacks, with the moves that they waited for. The other ways are not timed.
+    /// The time of the fallbacks, including the moves that they waited for. Other runs are not timed.
     pub time: Duration,
-    /// What moved for it.
+    /// The transfers for it.
     pub moved: Transfers,
 }
 
@@ -67,7 +67,7 @@ pub struct Transfers {
 }
 
 impl Counts {
-    /// How many operations burn's CPU engine did for want of a kernel.
+    /// How many operations burn's CPU engine did for lack of a kernel.
     #[must_use]
     pub fn fallbacks(&self) -> u64 {
         self.operations.iter().map(|operation| operation.fallback).sum()
@@ -79,7 +79,7 @@ impl Counts {
         self.operations.iter().map(|operation| operation.native).sum()
     }
 
-    /// How many operations burn's CPU engine did though there is a kernel.
+    /// How many operations burn's CPU engine did although there is a kernel.
     #[must_use]
     pub fn on_host(&self) -> u64 {
         self.operations.iter().map(|operation| operation.host).sum()
@@ -242,7 +242,7 @@ impl Counters {
         self.moved(counter, moved);
     }
 
-    /// Counts what moved without an operation of burn's.
+    /// Counts transfers without a burn operation.
     pub(crate) fn count_moved(&self, name: OperationName, moved: &Moved) {
         if moved.0 != Transfers::default() {
             self.moved(self.0[name.index()].get_or_init(|| Box::new(Counter::new(name))), moved);

@@ -1,4 +1,4 @@
-//! Operators that other crates declare, as operations of burn's.
+//! Operators that other crates declare, as burn operations.
 
 use burn_backend::{DType, Shape};
 use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
@@ -32,7 +32,7 @@ pub type RegistryPrimitive = RouterTensor<RegistryClient>;
 ///
 /// # Panics
 ///
-/// Without an input: the device is that of the first.
+/// Without an input, as the first one names the device.
 pub fn custom_operator(
     operator: CustomOperator,
     inputs: impl IntoIterator<Item = RegistryPrimitive>,

@@ -1,7 +1,8 @@
-//! What burn's operations are here: a view, calls of kernels, or work for the CPU.
+//! Maps burn's operations to a view, calls of kernels, or work for the CPU.
 //!
-//! Operations that have kernels are named here and in `compose.rs`, and those that `direct.rs` calls there. A
-//! release of burn with new ones needs no change: what no file names runs on burn's CPU engine.
+//! Operations that have kernels are named here and in `compose.rs`, and operations that `direct.rs` calls are
+//! named there. A burn release with new ones needs no change: an operation that no file names runs on burn's
+//! CPU engine.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -111,7 +112,7 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Input(usize),
-    /// That of an output, or behind the outputs what is between steps.
+    /// An output or, after the outputs, a value between steps.
     Output(usize),
 }
 
@@ -124,7 +125,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// The tensors that the steps write: the outputs, and what is between steps.
+    /// The tensors that the steps write: the outputs, and intermediate results.
     pub(crate) fn written<'a>(&self, operands: &'a Operands) -> Cow<'a, [TensorIr]> {
         match &self.scratch[..] {
             [] => Cow::Borrowed(&operands.outputs),
@@ -147,7 +148,7 @@ impl FromIterator<Step> for Steps {
     }
 }
 
-/// What a kernel is called with, and where it is.
+/// An argument of a kernel, and where it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand {
     argument: Argument,
@@ -291,13 +292,14 @@ fn value(scalar: ScalarIr) -> Scalar {
     match scalar {
         ScalarIr::Float(value) => Scalar::Float(value),
         ScalarIr::Int(value) => Scalar::Int(value),
-        // The same bits: what is larger does not fit into any dtype of kernels.
+        // The same bits: larger numbers do not fit into any dtype of kernels.
         ScalarIr::UInt(value) => Scalar::Int(value as i64),
         ScalarIr::Bool(value) => Scalar::Bool(value),
     }
 }
 
-/// A bound for elements of the tensor. One that no integer of its dtype reaches is the last that does.
+/// A bound for elements of the tensor. A bound beyond the integers of its dtype becomes the last one in
+/// range.
 fn bound(limit: ScalarIr, tensor: &TensorIr) -> ScalarIr {
     let value = match limit {
         ScalarIr::Int(value) => value,
@@ -389,8 +391,7 @@ impl Mapping<'_> {
         Some(Described { argument, memory: Some(Memory::Output(place)) })
     }
 
-    /// A call, if the kernels' rules allow it and a set has it. What they do not allow is for burn's engine
-    /// to judge.
+    /// A call, if the kernels' rules allow it and a set has it. Otherwise burn's engine judges it.
     pub(crate) fn step(
         &self,
         operator: impl Into<Operator>,
@@ -409,8 +410,7 @@ impl Mapping<'_> {
         inputs: &[Described<'_>],
         outputs: &[Described<'_>],
     ) -> Option<Step> {
-        // A call that writes nothing has a plan without a kernel too. burn's engine then says what it makes
-        // of it.
+        // A call that writes nothing has a plan even without a kernel. burn's engine then decides what to do.
         self.planned(operator, inputs, outputs).ok()?
     }
 
@@ -435,7 +435,7 @@ impl Mapping<'_> {
         Ok(memory.map(|memory| Step { planned, memory }))
     }
 
-    /// A call with tensors alone, and one output.
+    /// A call with only tensors, and one output.
     fn call(&self, operator: impl Into<Operator>, inputs: &[&TensorIr]) -> Option<Steps> {
         let inputs: SmallVec<[Described<'_>; 4]> =
             inputs.iter().map(|input| self.described_input(input)).collect::<Option<_>>()?;
@@ -524,7 +524,7 @@ impl Mapping<'_> {
                 one(self.step(Operator::Copy, &[input], &[self.out(0)?]))
             }
             RepeatDim(repeat) => {
-                // The copies are a dimension of their own, of which all elements are the same.
+                // The copies are their own dimension, whose elements are all the same.
                 let input = self.input(&repeat.tensor)?;
                 let mut shape = input.shape();
                 shape.insert(repeat.dim, 1);
@@ -674,7 +674,7 @@ impl Mapping<'_> {
             Full(full) => one(self.step(Operator::Copy, &[scalar(full.value)], &[self.out(0)?])),
             Sum(reduce) => self.reduce_all(Reduction::Sum, &reduce.input),
             Prod(reduce) => self.reduce_all(Reduction::Prod, &reduce.input),
-            // burn's engine refuses it, and a sum that wraps is no error.
+            // burn's engine refuses it, and a sum that wraps is not an error.
             Mean(reduce) if reduce.input.dtype.is_uint() => None,
             Mean(reduce) => self.mean(&reduce.input, all_dims(&reduce.input)),
             Max(reduce) => self.reduce_all(Reduction::Max, &reduce.input),
@@ -704,7 +704,7 @@ impl Mapping<'_> {
             Sort(sort) => self.sort(Sorted::Values, &sort.input, sort.dim, sort.descending),
             ArgSort(sort) => self.sort(Sorted::Indices, &sort.input, sort.dim, sort.descending),
             SortWithIndices(sort) => self.sort(Sorted::Both, &sort.input, sort.dim, sort.descending),
-            // The largest, as many as the output has.
+            // The largest elements, as many as the output has.
             TopK(reduce) => self.sort(Sorted::Values, &reduce.input, reduce.axis, true),
             ArgTopK(reduce) => self.sort(Sorted::Indices, &reduce.input, reduce.axis, true),
             TopKWithIndices(top) => self.sort(Sorted::Both, &top.tensor, top.dim, true),
@@ -997,7 +997,7 @@ fn steps_of(stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2], group
     Conv2d { stride, padding, dilation, groups }
 }
 
-/// The options of a convolution of volumes: those of its planes, and in depth.
+/// The options of a convolution of volumes: for its planes, and in depth.
 fn volumes(options: &Conv3dOptionsIr, is_gradient: bool) -> (Conv2d, Planes) {
     let Conv3dOptionsIr { stride, padding, dilation, groups } = *options;
     let planes = Planes { stride: stride[0], padding: padding[0], dilation: dilation[0], is_gradient };

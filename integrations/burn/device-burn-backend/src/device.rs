@@ -1,4 +1,4 @@
-//! A registered device, as burn's traits want one.
+//! A registered device, in the form that burn's traits require.
 
 use std::env;
 use std::fmt;
@@ -20,7 +20,7 @@ pub struct RegistryDevice(
 );
 
 impl RegistryDevice {
-    /// The registry's `cpu`. burn spells it so: in its own crate it is the variant of an enum.
+    /// The registry's `cpu`, spelled as in burn, where it is a variant of an enum.
     #[allow(non_upper_case_globals, reason = "burn's name for it")]
     pub const Cpu: Self = Self(None);
 
@@ -46,7 +46,7 @@ impl RegistryDevice {
 ///
 /// # Panics
 ///
-/// If the variable has no device string that this program knows: like burn, for a wrong `BURN_DEVICE`.
+/// If the variable has no device string that this program knows, as burn does for a wrong `BURN_DEVICE`.
 /// `device_burn::device` returns an error instead.
 impl Default for RegistryDevice {
     fn default() -> Self {
@@ -83,7 +83,7 @@ impl burn_backend::Device for RegistryDevice {
             .unwrap_or(Self::Cpu)
     }
 
-    /// burn asks for it at each operation.
+    /// burn calls it for each operation.
     fn to_id(&self) -> DeviceId {
         let (number, index) = self.0.map_or((CPU, None), |(device, number)| (number, device.index()));
         DeviceId { type_id: number.into(), index_id: index.unwrap_or(0) }
@@ -91,7 +91,7 @@ impl burn_backend::Device for RegistryDevice {
 }
 
 impl DeviceOps for RegistryDevice {
-    /// Those of burn's CPU engine, so that a program computes with the same types on every device.
+    /// The defaults of burn's CPU engine, so that a program computes with the same types on every device.
     fn defaults(&self) -> DeviceSettings {
         FlexDevice.defaults()
     }

@@ -1,7 +1,7 @@
 //! The most frequent operations of burn's CPU engine, called without burn's interpreter.
 //!
 //! The interpreter keeps tensors by identifiers: a small operation spends most of its time on putting them in
-//! and taking them out. What is here, it would pass to the engine as it is (`burn-router` 0.22.1,
+//! and taking them out. It would pass the operations here to the engine unchanged (`burn-router` 0.22.1,
 //! `src/interpreter.rs`).
 
 use burn_backend::ops::{ActivationOps, FloatTensorOps};
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::operation::Operands;
 
-/// A function of the engine, with the arguments that are not tensors and the places of those that are.
+/// A function of the engine, with the arguments that are not tensors and the places of the tensors.
 enum Direct<'a> {
     New(fn(Shape, &FlexDevice, FloatDType) -> FlexTensor, &'a CreationOpIr),
     Reshape(&'a ShapeOpIr),
@@ -27,7 +27,7 @@ enum Direct<'a> {
     Dim(fn(FlexTensor, usize) -> FlexTensor, usize, usize),
 }
 
-/// Runs an operation that is one of these, and takes its inputs. Of another one, leaves them where they are.
+/// Runs an operation that is one of these, and takes its inputs. For another one, leaves them where they are.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! Which of two does an operation that a kernel and burn's CPU engine can both do in the same bytes.
+//! Decides between a kernel and burn's CPU engine if both can do an operation in the same bytes.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,17 +17,17 @@ const VARIABLE: &str = "DEVICE_BURN_KERNELS";
 /// There burn's CPU engine and the kernels work on the same bytes, so that each operation may take the faster
 /// way. On all other devices an operation that has a kernel runs as one.
 ///
-/// Two operations do not ask for the choice, on any device. Random numbers are drawn by a kernel that has
-/// their type and distribution. `Tensor::cat` is burn's CPU engine's as long as no part of it is on the
-/// device alone or on both: on a device whose memory is the host's own, that is always so.
+/// Two operations ignore the choice, on any device. Random numbers are drawn by a kernel that has
+/// their type and distribution. burn's CPU engine does `Tensor::cat` as long as no part of it is only on the
+/// device or on both: on a device whose memory is the host's own, that is always so.
 ///
 /// The choice holds for all devices of the process. The variable `DEVICE_BURN_KERNELS` sets it with the
-/// values `auto` and `always`; [`set`](Self::set) in code goes before the variable.
+/// values `auto` and `always`; [`set`](Self::set) in code takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum KernelUse {
     /// Where they are faster than burn's CPU engine, by operator and size: convolutions and their gradients,
-    /// maximum poolings, sorts but of a few elements, and large sigmoids.
+    /// maximum poolings, sorts of more than a few elements, and large sigmoids.
     #[default]
     Auto = 1,
     /// Wherever there is one.
@@ -43,7 +43,7 @@ impl KernelUse {
         CHOICE.store(self as u8, Ordering::Relaxed);
     }
 
-    /// The choice that holds.
+    /// The choice in force.
     ///
     /// # Errors
     ///
@@ -81,7 +81,8 @@ fn kernels_are_faster_from(operator: Operator) -> Option<usize> {
     }
 }
 
-/// Whether a kernel is faster than burn's CPU engine for an operation of this step. Several are not.
+/// Whether a kernel is faster than burn's CPU engine for an operation of this step. Several kernels never
+/// are.
 pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
     let [step] = steps else { return false };
     let call = step.planned.call();
@@ -89,8 +90,8 @@ pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
     kernels_are_faster_from(call.operator()).is_some_and(|from| elements >= from)
 }
 
-/// The operations that burn's CPU engine does faster at every size, though there are kernels, by their first
-/// tensor's type. They need no plan: it would cost as much as a small operation.
+/// The operations that burn's CPU engine does faster at every size, although there are kernels, by their
+/// first tensor's type. They need no plan: it would cost as much as a small operation.
 ///
 /// Whether there is a kernel may differ by the shapes and the options too, such as the mode of a padding.
 /// Then such an operation counts as one that has a kernel. Where that matters, each operation is planned:
@@ -112,7 +113,7 @@ impl Settled {
     }
 
     /// Notes what the engine does, unless kernels are faster at another size. A plan without elements says
-    /// nothing of other sizes: it may have no steps.
+    /// nothing about other sizes: it may have no steps.
     pub(crate) fn add(&self, name: OperationName, operands: &Operands, steps: &[Step]) {
         let operator = |step: &Step| step.planned.call().operator();
         let mut tensors = operands.inputs.iter().chain(&operands.outputs);

@@ -88,7 +88,7 @@ const MAX_UNREPORTED: usize = 100;
 pub(crate) fn leave_unreported(failure: &Failure) {
     let _ = UNREPORTED.try_with(|unreported| {
         let mut unreported = unreported.borrow_mut();
-        // A read may return any of them first, so that one is not enough.
+        // A read may return any of them first, so one is not enough.
         unreported.retain(|failure| !failure.is_reported());
         if unreported.len() < MAX_UNREPORTED {
             unreported.push(failure.clone());
@@ -96,7 +96,7 @@ pub(crate) fn leave_unreported(failure: &Failure) {
     });
 }
 
-/// The first failure of this thread on `device` that no call has returned. Those after it are not returned
+/// The first failure of this thread on `device` that no call has returned. Later ones are not returned
 /// either.
 pub(crate) fn take_unreported(device: Device) -> Option<Failure> {
     let take = |unreported: &RefCell<Vec<Failure>>| {

@@ -1,4 +1,4 @@
-//! burn's CPU engine, for what no kernel of the device does: whether it may, and how it is called.
+//! burn's CPU engine, for operations that no kernel of the device does: whether it may run them, and how.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -25,7 +25,7 @@ const VARIABLE: &str = "DEVICE_BURN_FALLBACK";
 /// What happens to an operation that no kernel of the device does.
 ///
 /// The policy holds for all devices of the process. The variable `DEVICE_BURN_FALLBACK` sets it with the
-/// values `allow`, `warn` and `deny`; [`set`](Self::set) in code goes before the variable.
+/// values `allow`, `warn` and `deny`; [`set`](Self::set) in code takes precedence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Fallback {
@@ -47,7 +47,7 @@ impl Fallback {
         POLICY.store(self as u8, Ordering::Relaxed);
     }
 
-    /// The policy that holds.
+    /// The policy in force.
     ///
     /// # Errors
     ///
@@ -74,11 +74,11 @@ impl Fallback {
 
 /// Runs `operation` on burn's CPU engine, and returns its outputs in their order.
 ///
-/// The tensors of `operation` have local identifiers: those of [`Operands`].
+/// The tensors of `operation` have local identifiers, from [`Operands`].
 ///
 /// # Errors
 ///
-/// The message of a panic. The panic harms nothing else: the engine's state is of this call alone.
+/// The message of a panic. The panic harms nothing else: the engine's state belongs only to this call.
 pub(crate) fn run(
     operation: OperationIr,
     operands: &Operands,
@@ -90,7 +90,7 @@ pub(crate) fn run(
     {
         return Ok(SmallVec::from_iter([output]));
     }
-    // Taken out: a call within the call, on a thread that steals work, gets one of its own.
+    // Taken out, so that a call within the call, on a thread that steals work, gets its own.
     let mut engine =
         ENGINE.try_with(Cell::take).ok().flatten().unwrap_or_else(|| TensorInterpreter::new(FlexDevice));
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -126,7 +126,7 @@ pub(crate) fn run(
     }
 }
 
-/// Results of fewer bytes are not looked at before.
+/// Smaller results are not checked first.
 const LARGE: usize = 64 << 20;
 
 /// Whether there is memory for the results of an operation. burn's CPU engine ends the process where there is
@@ -145,7 +145,7 @@ pub(crate) fn check_memory(outputs: &[TensorIr]) -> Result<(), BackendError> {
     }
     let mut memory = Vec::<u8>::new();
     let reserved = memory.try_reserve_exact(total);
-    // Else the compiler may leave it out.
+    // Otherwise the compiler may remove it.
     std::hint::black_box(&memory);
     reserved.map_err(|_| BackendError::out_of_memory(total as u64, None))
 }
@@ -164,8 +164,8 @@ thread_local! {
     static ENGINE: Cell<Option<TensorInterpreter<Flex>>> = const { Cell::new(None) };
 }
 
-/// Whether tensors of a type are quantized. The engine has their values and their scales apart; here they are
-/// the bytes that burn writes of both, which only the engine reads.
+/// Whether tensors of a type are quantized. The engine keeps their values and scales apart; here they are the
+/// bytes that burn writes for both, which only the engine reads.
 pub(crate) fn is_quantized(dtype: DType) -> bool {
     matches!(dtype, DType::QFloat(_))
 }

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::table::Table;
 
-/// What keeps a tensor in the table of its client, or nothing for a client that is not in a handle.
+/// Keeps a tensor in the table of its client; nothing for a client that is not in a handle.
 #[derive(Clone, Default)]
 pub(crate) struct Lease(Option<Arc<Shared>>);
 
@@ -42,10 +42,10 @@ const MOST: usize = 1024;
 thread_local! {
     /// The leases of handles that this thread has dropped since its last operation.
     static DROPPED: RefCell<SmallVec<[Arc<Shared>; 8]>> = const { RefCell::new(SmallVec::new_const()) };
-    /// Where the last lease was found among these.
+    /// The place where the last lease was found among these.
     static FOUND: Cell<usize> = const { Cell::new(0) };
     /// The lease in the client that registered the last operation. burn cloned that client for the call, and
-    /// drops it next: it is of no handle.
+    /// drops it next: it belongs to no handle.
     static REGISTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
     static THREAD: u64 = {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -85,7 +85,8 @@ impl Lease {
         let Some(shared) = dropped.ok().flatten() else { return true };
         let registers = self.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
         let own = 1 + usize::from(registers);
-        // The one that was found is of a handle too: mostly there is no other, and none is searched for.
+        // The one that was found also belongs to a handle: mostly there is no other, and none is searched
+        // for.
         shared.end_at(own + 1) || shared.end(own)
     }
 
@@ -94,13 +95,13 @@ impl Lease {
         let dropped = DROPPED.try_with(RefCell::take);
         let own = self.0.as_ref().map_or(ptr::null(), Arc::as_ptr);
         let _ = REGISTERED.try_with(|registered| registered.set(own));
-        // Outside of the thread's cell: the end of a tensor frees memory.
+        // Done outside the thread's cell: the end of a tensor frees memory.
         drop(dropped);
     }
 }
 
 impl Shared {
-    /// Ends the leases if there is none but `own` and those of handles that this thread has dropped.
+    /// Ends the leases if there are none except `own` and the ones in handles that this thread has dropped.
     fn end(self: &Arc<Self>, own: usize) -> bool {
         let same = |dropped: &RefCell<SmallVec<[Arc<Self>; 8]>>| {
             dropped.borrow().iter().filter(|shared| Arc::ptr_eq(shared, self)).count()
@@ -139,7 +140,7 @@ impl Drop for Lease {
             return;
         }
         shared.dropped_here();
-        // Where the thread ends, nothing follows that the tensor was needed for.
+        // If the thread ends, nothing follows that needs the tensor.
         let oldest = DROPPED.try_with(|dropped| {
             let mut dropped = dropped.borrow_mut();
             if dropped.iter().rev().take(4).any(|other| Arc::ptr_eq(other, &shared)) {

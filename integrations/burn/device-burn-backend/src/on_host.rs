@@ -30,10 +30,10 @@ pub(crate) fn compute(
     Ok(outputs.into_iter().flatten().collect())
 }
 
-/// The bytes of the outputs. Those that a step writes leave their places meanwhile.
+/// The bytes of the outputs. Bytes that a step writes leave their places meanwhile.
 type Outputs = SmallVec<[Option<Bytes>; 2]>;
 
-/// Memory for a tensor, of the alignment of its type: burn takes it as it is.
+/// Memory for a tensor, with the alignment of its type: burn takes it as it is.
 fn zeroed(out: &TensorIr) -> Result<Bytes, BackendError> {
     fn of<T: Zeroable + NoUninit + Send + Sync>(out: &TensorIr) -> Result<Bytes, BackendError> {
         let zeroed = bytemuck::try_zeroed_vec::<T>(out.shape.num_elements());
@@ -110,7 +110,7 @@ mod tests {
             let (id, status) = (TensorId::new(0), TensorStatus::NotInit);
             for len in [0, 1, 1000] {
                 let bytes = zeroed(&TensorIr { id, shape: [len].into(), status, dtype }).unwrap();
-                // A vector of the type is freed by the type's alignment: other bytes do not become one.
+                // A vector of the type is freed with the type's alignment, so other bytes cannot become one.
                 assert_eq!(bytes.try_into_vec::<T>().unwrap(), vec![T::zeroed(); len], "{dtype:?}");
             }
         }

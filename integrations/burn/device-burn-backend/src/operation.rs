@@ -1,4 +1,4 @@
-//! Operations as people name them.
+//! Names of operations, for people.
 //!
 //! burn's `OperationIr` has a variant for each of its two hundred operations, and no names. Its serialization
 //! has them: a serializer that stops at the first struct learns the variants, so that no table here grows
@@ -41,7 +41,7 @@ impl OperationName {
         Self { group: "Custom", member, group_number: Self::GROUPS - 2, member_number: number }
     }
 
-    /// What is no operation of burn's, such as the reading of a tensor.
+    /// Anything that is not a burn operation, such as reading a tensor.
     pub(crate) const fn pseudo(number: u32, group: &'static str, member: &'static str) -> Self {
         Self { group, member, group_number: u32::MAX, member_number: number }
     }
@@ -70,14 +70,14 @@ impl fmt::Display for OperationName {
 /// The tensors of an operation, with burn's identifiers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operands {
-    /// One for each use: a tensor that is used twice is here twice.
+    /// One for each use: a tensor that is used twice is listed twice.
     pub(crate) inputs: SmallVec<[TensorIr; 4]>,
     pub(crate) outputs: SmallVec<[TensorIr; 2]>,
 }
 
 impl Operands {
-    /// Takes the tensors out of `operation`, and leaves local identifiers: one for each use, and each use the
-    /// last. So the order in which an interpreter takes them does not matter.
+    /// Takes the tensors out of `operation`, and leaves local identifiers: one for each use, so that each use
+    /// is the last. The order in which an interpreter takes them then does not matter.
     pub(crate) fn take(operation: &mut OperationIr) -> Self {
         let mut operands = Self::default();
         operation.visit_mut(&mut operands);
@@ -135,13 +135,13 @@ impl Signature {
         }
     }
 
-    /// One tensor, without an operation of burn's.
+    /// One tensor, without a burn operation.
     pub(crate) fn of_tensor(name: OperationName, dtype: DType, shape: Shape) -> Self {
         Self { name, inputs: vec![(dtype, shape)], outputs: Vec::new() }
     }
 }
 
-/// Such as `NumericFloat.Add(f32 [2, 3], f32 [2, 3]) -> f32 [2, 3]`.
+/// For example `NumericFloat.Add(f32 [2, 3], f32 [2, 3]) -> f32 [2, 3]`.
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn list(f: &mut fmt::Formatter<'_>, tensors: &[(DType, Shape)]) -> fmt::Result {

@@ -1,8 +1,8 @@
-//! Variables of the environment that choose one of some words.
+//! Environment variables that choose one of several words.
 
 use std::ffi::OsString;
 
-/// A variable of the environment has a value that is not one of its words.
+/// An environment variable has a value that is not one of its words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?} is invalid: expected {expected}")]
 pub struct InvalidVariable {

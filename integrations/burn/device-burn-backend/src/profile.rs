@@ -20,7 +20,7 @@ struct Window {
 }
 
 impl Windows {
-    /// Opens a window behind the work that is enqueued. `None` if the device has no timestamps: burn then
+    /// Opens a window after the enqueued work. `None` if the device has no timestamps: burn then
     /// measures with the host's clock, and waits.
     pub(crate) fn open(&self, queue: &BurnQueue) -> Result<Option<ProfileToken>, ExecutionError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -32,7 +32,7 @@ impl Windows {
         Ok(Some(ProfileToken { id, opened_on: 0 }))
     }
 
-    /// Closes a window behind the work that is enqueued. Its duration waits for the device.
+    /// Closes a window after the enqueued work. Its duration waits for the device.
     pub(crate) fn close(
         &self,
         token: ProfileToken,
@@ -56,7 +56,7 @@ impl Windows {
     /// Forgets a window.
     pub(crate) fn abandon(&self, token: ProfileToken) {
         let window = self.0.lock().remove(&token.id);
-        // Not under the lock: its event is the device's.
+        // Dropped without the lock, as its event is the device's.
         drop(window);
     }
 }

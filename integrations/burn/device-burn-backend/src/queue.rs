@@ -1,12 +1,12 @@
-//! The stream of a device that all of burn's work is enqueued in, and what is known of its failures.
+//! The stream of a device in which all of burn's work is enqueued, and its known failures.
 //!
 //! A kernel runs after the call that enqueued it has returned. If it fails, the stream skips the work behind
 //! it, until the failure is reported; it does not say which work failed first. So each kernel has a number,
-//! and a reported failure holds for all numbers since the last that is known to have succeeded: no tensor is
-//! read that was not written. See [`Unwritten`].
+//! and a reported failure holds for all numbers since the last that is known to have succeeded: so a tensor
+//! that was not written is never read. See [`Unwritten`].
 //!
-//! The queue reports failures under its lock, so that no other thread enqueues work before it is known what
-//! failed.
+//! The queue reports failures under its lock, so that no other thread enqueues work before the failed work is
+//! known.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,22 +23,21 @@ use crate::fallback;
 use crate::operation::OperationName;
 use crate::unwritten::{Output, Unwritten, Why};
 
-/// How many bytes of new memory are enqueued before the program waits for what it enqueued as many bytes
-/// before.
+/// How many bytes of new memory are enqueued before the program waits for the work of as many bytes before.
 const AHEAD: usize = 256 << 20;
 
-/// The same on a device that computes on the host: so few that a step finds the memory of the one before, and
-/// more than enough to keep the threads of the stream busy.
+/// The same on a device that computes on the host: few enough that a step finds the previous step's memory,
+/// and more than enough to keep the stream's threads busy.
 const AHEAD_ON_HOST: usize = 16 << 20;
 
-/// What an operation takes in the queue besides its memory, in bytes: about as much, so that small operations
-/// count too.
+/// What an operation takes in the queue in addition to its memory, in bytes: about as much, so that small
+/// operations count too.
 const OPERATION: usize = 4 << 10;
 
 /// The queue of one device.
 pub(crate) struct BurnQueue {
     device: Device,
-    /// How many bytes the program may be ahead before it waits, once the device has said what it is.
+    /// How many bytes the program may be ahead before it waits, once the kind of device is known.
     limit: OnceLock<usize>,
     state: Mutex<State>,
     unwritten: Arc<Unwritten>,
@@ -47,20 +46,20 @@ pub(crate) struct BurnQueue {
 #[derive(Default)]
 struct State {
     stream: Option<Stream>,
-    /// Which opening of the device the stream is of.
+    /// The opening of the device that the stream belongs to.
     epoch: u64,
     /// The number of the next kernel.
     next: u64,
-    /// Of kernels below this number it is known whether they have succeeded.
+    /// It is known whether kernels below this number have succeeded.
     settled: u64,
-    /// Where the kernels end that the last reported failure holds for.
+    /// The end of the kernels that the last reported failure holds for.
     reported: Option<u64>,
     /// The bytes of memory enqueued since `milestone`.
     ahead: usize,
     milestone: Option<Event>,
 }
 
-/// Which work wrote a memory, and when.
+/// The work that wrote a memory, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     epoch: u64,
@@ -97,12 +96,12 @@ impl BurnQueue {
         self.device
     }
 
-    /// How many bytes the program may be ahead. Asks the device, so that no lock may be held.
+    /// How many bytes the program may be ahead. Queries the device, so no lock may be held.
     fn limit(&self) -> usize {
         if let Some(limit) = self.limit.get() {
             return *limit;
         }
-        // A device that does not open says so when work is enqueued.
+        // A device that does not open returns its error when work is enqueued.
         let Ok(properties) = self.device.properties() else { return AHEAD };
         let is_host = matches!(properties.kind, DeviceKind::Cpu | DeviceKind::Simulated);
         *self.limit.get_or_init(|| if is_host { AHEAD_ON_HOST } else { AHEAD })
@@ -111,7 +110,7 @@ impl BurnQueue {
     /// Memory with `bytes`. Blocks until the device has them.
     pub(crate) fn upload(&self, bytes: &[u8]) -> Result<(Buffer, Ticket), DeviceError> {
         let epoch = self.state.lock().epoch;
-        // Not of the stream: the write would wait for the work that still uses it.
+        // The memory is not the stream's: the write would wait for the work that still uses it.
         let buffer = self.device.allocate(bytes.len())?;
         buffer.write(0, bytes)?;
         Ok((buffer, Ticket { epoch, number: None }))
@@ -137,7 +136,7 @@ impl BurnQueue {
             let mut written: SmallVec<[Option<u64>; 2]> = outs.iter().map(|_| None).collect();
             for step in steps {
                 let number = state.next;
-                // Also if the stream refuses it: the number is then that of a kernel that never ran.
+                // Also if the stream refuses it: the number then belongs to a kernel that never ran.
                 state.next += 1;
                 let (mut buffers, mut numbers) =
                     (SmallVec::<[&Buffer; 4]>::new(), SmallVec::<[u64; 4]>::new());
@@ -161,7 +160,7 @@ impl BurnQueue {
                         let launched = fallback::isolate(|| prepared.launch(launch));
                         let panicked =
                             |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
-                        // By the time that it is reported, only the kernel knows whose it was.
+                        // When it is reported, only the kernel knows whose failure it was.
                         launched.unwrap_or_else(panicked).map_err(|error| {
                             let message = format_args!("{name}, {}", prepared.call());
                             BackendError::new(error.kind(), message).with_source(error)
@@ -232,7 +231,7 @@ impl BurnQueue {
                     self.report(error)?;
                 }
             }
-            // The failure was of later work than that of the ticket, or the check above finds it.
+            // Later work than the ticket's has failed, or the check above finds it.
             self.check(&mut self.state.lock(), ticket)?;
         }
     }
@@ -327,9 +326,9 @@ impl BurnQueue {
         }
     }
 
-    /// Lets the stream run again what is enqueued from now on: it skips all work behind a failed kernel until
-    /// it has reported the failure, and the kernel's own note may be found before. Blocks until the work that
-    /// is enqueued is over.
+    /// Makes the stream run work again that is enqueued from now on: it skips all work behind a failed kernel
+    /// until it has reported the failure, and the kernel's own note may be found before. Blocks until the
+    /// work that is enqueued is over.
     ///
     /// # Errors
     ///
@@ -344,7 +343,7 @@ impl BurnQueue {
         Ok(())
     }
 
-    /// All work has failed of which it is not known that it succeeded.
+    /// All work that is not known to have succeeded has failed.
     fn fail(&self, state: &mut State, error: DeviceError) {
         self.unwritten.reported(state.settled..state.next, error);
         state.settled = state.next;
@@ -382,7 +381,7 @@ impl State {
             return None;
         }
         self.ahead = 0;
-        // The stream refuses it only if it refuses all else too.
+        // The stream refuses it only if it also refuses everything else.
         let milestone = stream.record().ok()?;
         self.milestone.replace(milestone)
     }

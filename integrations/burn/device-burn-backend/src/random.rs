@@ -1,8 +1,8 @@
-//! Random tensors: each device has a generator of its own, and the same seed gives the same numbers on every
+//! Random tensors: each device has its own generator, and the same seed gives the same numbers on every
 //! device.
 //!
-//! The generator is that of [`device_kernels::Operator::Random`], whose numbers depend on the seed and on
-//! their own number alone. So it does not matter which device draws, or whether the host does for it.
+//! The generator is [`device_kernels::Operator::Random`], whose numbers depend only on the seed and on their
+//! index. So it does not matter which device draws, or whether the host does for it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -93,7 +93,7 @@ impl Numbers {
             DType::U32 => u32,
             DType::U8 => u8,
         };
-        // Of any 64 bits, all are a number of either type.
+        // Any 64 bits are a number of either type.
         if out.dtype == DType::U64 && distribution == Distribution::Default {
             let values: Vec<u64> = data.iter::<i64>().map(i64::cast_unsigned).collect();
             return Some(TensorData::new(values, out.shape.clone()));

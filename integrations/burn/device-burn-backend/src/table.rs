@@ -36,7 +36,7 @@ impl RegistryTensor {
         Self::of(tensor, Arc::new(Storage::on_host(tensor.data_arc())))
     }
 
-    /// A tensor whose bytes are those of `storage`.
+    /// A tensor with the bytes of `storage`.
     pub(crate) fn of(tensor: &FlexTensor, storage: Arc<Storage>) -> Self {
         Self { storage, layout: copied(tensor.layout()), dtype: tensor.dtype() }
     }

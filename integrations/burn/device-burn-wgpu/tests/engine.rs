@@ -16,7 +16,7 @@ fn device() -> Option<Device> {
     Some(device_burn::device(SUBJECT).unwrap())
 }
 
-/// Runs a test in a process of its own, as it closes or loses the device. `None` in the process that starts
+/// Runs a test in its own process, as it closes or loses the device. `None` in the process that starts
 /// it.
 fn alone(test: &str) -> Option<Device> {
     if process::is_child() {
@@ -90,7 +90,7 @@ fn it_is_the_device_of_the_registry() {
     assert_eq!(device.identity().unwrap().name, name);
 }
 
-/// burn's engine reads the features of the adapter, and not those of the device.
+/// burn's engine reads the features of the adapter, not the device's.
 #[test]
 fn the_device_has_the_features_that_burns_kernels_use() {
     if device().is_none() {

@@ -24,8 +24,8 @@ use crate::engines::LinkedEngine;
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], those of opening the device, [`Error::Variable`], and those of an
-/// engine.
+/// What [`device_registry::device`] returns, a failure to open the device, [`Error::Variable`], and an
+/// engine's errors.
 pub fn device(text: &str) -> Result<Device, Error> {
     let device = device_registry::device(text)?.resolve();
     if let Some(engine) = engine(device)? {
@@ -44,7 +44,7 @@ pub fn device(text: &str) -> Result<Device, Error> {
     return Err(Error::NoDoor { device });
 }
 
-/// The engine of burn's that computes on a device, or `None` for the registry's own way. Opens nothing.
+/// The burn engine that computes on a device, or `None` for the registry's own way. Opens nothing.
 ///
 /// ```
 /// # use device_openreg as _;
@@ -56,7 +56,7 @@ pub fn device(text: &str) -> Result<Device, Error> {
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], and [`Error::Engines`].
+/// What [`device_registry::device`] returns, and [`Error::Engines`].
 pub fn engine_of(text: &str) -> Result<Option<LinkedEngine>, Error> {
     engine(device_registry::device(text)?)
 }
@@ -102,11 +102,11 @@ pub fn devices() -> Vec<String> {
 /// What happened to the operations of a device in this process: which ran on it, and which fell back to the
 /// CPU.
 ///
-/// Where an engine of burn's computes, [`Counts::engine`] names it. Its operations are not counted.
+/// Where a burn engine computes, [`Counts::engine`] names it. Its operations are not counted.
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`], and [`Error::Engines`].
+/// What [`device_registry::device`] returns, and [`Error::Engines`].
 pub fn counts(text: &str) -> Result<Counts, Error> {
     let mut counts = client(text)?.counts();
     counts.engine = engine_of(text)?.map(|engine| engine.to_string());
@@ -117,7 +117,7 @@ pub fn counts(text: &str) -> Result<Counts, Error> {
 ///
 /// # Errors
 ///
-/// Those of [`device_registry::device`].
+/// What [`device_registry::device`] returns.
 pub fn reset_counts(text: &str) -> Result<(), Error> {
     client(text)?.reset_counts();
     Ok(())

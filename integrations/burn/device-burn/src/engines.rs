@@ -68,7 +68,7 @@ entry_points::group! {
     /// The distributed slice that engines register in.
     pub static ENGINES: [EngineDescriptor];
 
-    /// The group `burn.engines`: every engine of burn's in this program that computes on registered devices.
+    /// The group `burn.engines`: every burn engine in this program that computes on registered devices.
     /// Variables with the prefix `DEVICE_BURN_ENGINES` switch its entries on and off:
     /// `DEVICE_BURN_ENGINES_DISABLE=wgpu` gives the registry's own way for the devices of `wgpu`.
     ///

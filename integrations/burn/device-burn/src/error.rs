@@ -20,10 +20,10 @@ pub enum Error {
     /// burn has no number left for the backend.
     #[error(transparent)]
     Backends(#[from] TooManyBackends),
-    /// An engine of burn's is linked for the backend, and does not load.
+    /// A burn engine is linked for the backend, and does not load.
     #[error("cannot load burn's engine for the backend; DEVICE_BURN_ENGINES_DISABLE={} does without", .0.name())]
     Engines(#[source] LoadError),
-    /// An engine of burn's is linked for the backend, and cannot use the device.
+    /// A burn engine is linked for the backend, and cannot use the device.
     #[error(
         "{engine} cannot compute on `{device}`; DEVICE_BURN_ENGINES_DISABLE={} does without",
         .device.name()
@@ -36,7 +36,7 @@ pub enum Error {
         /// The reason.
         source: BackendError,
     },
-    /// No engine of burn's is linked for the backend, and this program has no door for other devices.
+    /// No burn engine is linked for the backend, and this program has no door for other devices.
     #[cfg(not(any(feature = "group", feature = "loopback", feature = "patch")))]
     #[error(
         "burn has no way to `{device}`: no engine for `{}` is linked and on, and `device-burn` has none of the features that \

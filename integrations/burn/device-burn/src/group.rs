@@ -30,7 +30,7 @@ pub struct NoGroup {
 ///
 /// # Errors
 ///
-/// Those of [`device`](crate::device), and [`Error::Group`].
+/// What [`device`](crate::device) returns, and [`Error::Group`].
 pub fn device(text: &str) -> Result<Device, Error> {
     group(&[text])
 }
@@ -56,7 +56,7 @@ pub fn device(text: &str) -> Result<Device, Error> {
 ///
 /// # Errors
 ///
-/// Those of [`device`](crate::device), for each device. [`Error::Group`] if there are none.
+/// What [`device`](crate::device) returns for each device. [`Error::Group`] if there are none.
 pub fn group(texts: &[&str]) -> Result<Device, Error> {
     let device = |text: &&str| usable(device_registry::device(text)?);
     let devices = texts.iter().map(device).collect::<Result<Vec<_>, Error>>()?;

@@ -93,7 +93,7 @@ pub enum LoopbackError {
 ///
 /// # Errors
 ///
-/// Those of [`device`](crate::device), and [`Error::Loopback`].
+/// What [`device`](crate::device) returns, and [`Error::Loopback`].
 pub fn device(text: &str) -> Result<burn_tensor::Device, Error> {
     // The server would close the connection of a device that does not open, and the client would not know
     // why.

@@ -15,7 +15,7 @@ use crate::device::usable;
 ///
 /// # Errors
 ///
-/// Those of [`device`](crate::device).
+/// What [`device`](crate::device) returns.
 pub fn device(text: &str) -> Result<Device, Error> {
     patched();
     Ok(Device::new(usable(device_registry::device(text)?)?))

@@ -21,7 +21,7 @@ device_burn::engines::entry_points! {
     static OPENREG: EngineDescriptor = EngineDescriptor::new("openreg", || Ok(Box::new(OnCpu)));
 }
 
-/// Computes on `cpu`, and only in the place of the first device.
+/// Computes on `cpu`, and only in place of the first device.
 struct OnCpu;
 
 impl Engine for OnCpu {

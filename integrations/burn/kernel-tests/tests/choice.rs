@@ -1,5 +1,5 @@
 //! Which operations run as kernels on a device whose memory is the host's own, and what is joined on the
-//! host. The choice is the process's, so that each one has a process of its own.
+//! host. The choice is the process's, so that each one has its own process.
 
 use burn::tensor::activation::sigmoid;
 use burn::tensor::module::{conv2d, interpolate};
@@ -12,7 +12,8 @@ mod child;
 
 device_registry::autoload!();
 
-/// How often kernels did an operation, burn's CPU engine beside a kernel, and burn's CPU engine alone.
+/// How often an operation ran as kernels, on burn's CPU engine beside a kernel, and only on burn's CPU
+/// engine.
 fn counts(device: &str, operation: &str) -> [u64; 3] {
     let counts = device_burn::counts(device).unwrap();
     let count = |count: &OperationCount| [count.native, count.host, count.fallback];

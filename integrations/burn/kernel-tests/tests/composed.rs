@@ -1,5 +1,5 @@
-//! Operations that several kernels do, one after the other: on devices alone, they give what burn's own CPU
-//! engine gives.
+//! Operations that several kernels do, one after the other: on devices only, they give the results of burn's
+//! own CPU engine.
 
 use burn::tensor::activation::{gelu, hard_sigmoid, leaky_relu, log_sigmoid, prelu, softmin};
 use burn::tensor::module::{
@@ -159,7 +159,7 @@ const PROGRAMS: &[(&str, Program)] = &[
     }),
     ("transposed convolutions", |device| {
         let mut found = Vec::new();
-        // The last has elements that no weight reaches, and those before it some at one edge alone.
+        // The last has elements that no weight reaches, and the ones before it have some at only one edge.
         for (stride, padding, padding_out, dilation) in [
             ([1, 1], [0, 0], [0, 0], [1, 1]),
             ([2, 3], [1, 0], [1, 2], [1, 2]),

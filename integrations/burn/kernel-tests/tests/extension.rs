@@ -1,4 +1,4 @@
-//! An operator that another crate declares, as a backend extension of burn's.
+//! An operator that another crate declares, as a burn backend extension.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, NdArray, TensorMetadata, backend_extension};

@@ -13,7 +13,7 @@ device_registry::autoload!();
 /// Sums in another order, and functions of another library.
 const TOLERANCE: Tolerance = Tolerance::Of(1e-4);
 
-/// By kernels where they are faster, and by kernels alone. The choice is the process's; on `openreg` it
+/// By kernels where they are faster, and only by kernels. The choice is the process's; on `openreg` it
 /// changes nothing.
 #[test]
 fn operations_agree_on_cpu() {

@@ -1,4 +1,4 @@
-//! One epoch of each training program, on Flex, by the kernels of devices, and by the fallback alone.
+//! One epoch of each training program, on Flex, by the kernels of devices, and only by the fallback.
 
 use std::time::Duration;
 

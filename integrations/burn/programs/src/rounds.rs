@@ -10,7 +10,7 @@ use crate::cases::{Case, Size};
 /// How far a result may be from Flex's: this part of it.
 pub const TOLERANCE: f32 = 1e-4;
 
-/// The name of burn's CPU engine, which is no device of the registry. What others are compared with.
+/// The name of burn's CPU engine, which is not a device of the registry. What others are compared with.
 pub const FLEX: &str = "flex";
 
 /// Why a case has no times.
@@ -59,7 +59,7 @@ pub enum Error {
 /// The first result that is too far from Flex's.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Difference {
-    /// Of other lengths.
+    /// Another number of results.
     #[error("{results} results in the place of {expected}")]
     Count {
         /// How many there are.
@@ -67,7 +67,7 @@ pub enum Difference {
         /// How many Flex has.
         expected: usize,
     },
-    /// Of other values.
+    /// Another value of a result.
     #[error("result {number} is {result}, and {expected} on Flex")]
     Value {
         /// Which, from 0.
@@ -79,7 +79,7 @@ pub enum Difference {
     },
 }
 
-/// Compares results with those of Flex.
+/// Compares results with Flex's.
 ///
 /// # Errors
 ///
@@ -129,7 +129,7 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// Those of the device.
+    /// The device's errors.
     pub fn run(&self, case: &'static Case, size: Size) -> Result<Run, Error> {
         let failed = |source| Error::Failed { case: case.name, device: self.name.clone(), source };
         let epoch = case.prepare(size, &self.device);
@@ -186,7 +186,7 @@ pub struct Measured {
 ///
 /// # Errors
 ///
-/// Those of the devices, and [`Error::Differs`] if any run has other results than Flex.
+/// The devices' errors, and [`Error::Differs`] if any run has other results than Flex.
 pub fn measure(
     case: &'static Case,
     size: Size,

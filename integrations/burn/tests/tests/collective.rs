@@ -1,4 +1,4 @@
-//! All-reduce, as burn's remote server asks for it: by a call for each device, each on a thread of its own.
+//! All-reduce, as burn's remote server asks for it: by a call for each device, each on its own thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;

@@ -446,7 +446,7 @@ fn an_invalid_fallback_variable_is_an_error_with_the_values_that_exist() {
 fn child_with_an_invalid_fallback_variable() {
     let expected = "DEVICE_BURN_FALLBACK=\"maybe\" is invalid: expected allow, warn or deny";
     assert_eq!(device_burn::device("openreg:0").unwrap_err().to_string(), expected);
-    // Code goes before the variable.
+    // Code takes precedence over the variable.
     device_burn::Fallback::Allow.set();
     let device = device_burn::device("openreg:0").unwrap();
     assert_eq!(values(vector([1.0, 2.0, 3.0], &device).neg()), [-1.0, -2.0, -3.0]);

@@ -1,5 +1,5 @@
-//! A device that fails in the midst of a training: an error with its cause, no hang, and the training goes on
-//! from its last record, to the very numbers of a training that nothing disturbed.
+//! A device that fails in the midst of a training: an error with its cause, no hang, and the training
+//! continues from its last record, to exactly the numbers of an undisturbed training.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -77,7 +77,7 @@ fn train(device: &Device, record: &Record) -> Result<(Vec<f32>, Record), Executi
     Ok((losses.collect::<Result<_, ExecutionError>>()?, network.record()?))
 }
 
-/// What burn's CPU engine alone gives.
+/// The result of burn's CPU engine alone.
 fn undisturbed(record: &Record) -> (Vec<f32>, Record) {
     train(&Device::flex(), record).unwrap()
 }
@@ -100,7 +100,7 @@ fn values(tensor: Tensor<1>) -> Vec<f32> {
 }
 
 /// Injects `fault` at each place of a training in turn, until a training is over before. Each time, the
-/// training fails with `cause`, and goes on from its record after `recover`.
+/// training fails with `cause`, and continues from its record after `recover`.
 fn at_each_place(fault: fn(u64) -> Fault, cause: &str, recover: fn(device_registry::Device)) {
     let (registered, device, _guard) = openreg(0);
     let (_, record) = train(&device, &Record::start()).unwrap();

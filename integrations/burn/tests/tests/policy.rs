@@ -1,5 +1,5 @@
 //! Whether burn's CPU engine may do an operation, and what is counted. The policy is the process's, so that
-//! each one has a process of its own; the device of a count is used by one test at a time.
+//! each one has its own process; the device of a count is used by one test at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

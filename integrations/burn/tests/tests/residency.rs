@@ -42,7 +42,7 @@ fn values<const D: usize>(tensor: Tensor<D>) -> Vec<f32> {
     tensor.try_into_data().unwrap().try_to_vec().unwrap()
 }
 
-/// `[[2, 4, 6], [8, 10, 12]]`, of which only the device has the bytes.
+/// `[[2, 4, 6], [8, 10, 12]]`, whose bytes only the device has.
 fn on_device(device: &Device) -> Tensor<2> {
     let x = Tensor::<2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device);
     let sum = x.clone() + x;

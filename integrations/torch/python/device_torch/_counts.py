@@ -62,7 +62,7 @@ class Counts(list):
         return "\n".join(lines)
 
 
-# The numbers are those of `c10/core/ScalarType.h`.
+# The numbers come from `c10/core/ScalarType.h`.
 _TYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16,
     6: torch.float32, 7: torch.float64, 8: torch.complex32, 9: torch.complex64, 10: torch.complex128,

@@ -363,7 +363,7 @@ impl<'a> Call<'a> {
         self.make(like, dtype, shape, None, true)
     }
 
-    /// A new tensor whose dimensions lie in memory in the order of those of `like`, which has as many: with
+    /// A new tensor whose dimensions lie in memory in the same order as in `like`, which has as many: with
     /// channels last, say. It is a result of the call.
     pub(crate) fn result_in_order(
         &self,
@@ -430,7 +430,7 @@ impl<'a> Call<'a> {
         Ok(copy)
     }
 
-    /// A seed from the generator of the call, or from that of the device.
+    /// A seed from the call's generator, or else the device's.
     pub(crate) fn seed(&self) -> Result<u64, Failure> {
         (self.seed)()
     }

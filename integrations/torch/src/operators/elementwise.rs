@@ -9,7 +9,7 @@ use crate::operators::call::{Array, Call, Input, broadcast, wide};
 use crate::operators::promotion::{fits, promoted};
 
 pub(super) const TABLE: &[Row] = &[
-    // Of one input.
+    // One input.
     ("neg.out", |call| unary(call, Unary::Neg)),
     ("abs", |call| to_result(call, Unary::Abs)),
     ("abs.out", |call| unary(call, Unary::Abs)),
@@ -51,7 +51,7 @@ pub(super) const TABLE: &[Row] = &[
     ("silu.out", silu),
     ("rsqrt.out", rsqrt),
     ("leaky_relu.out", leaky_relu),
-    // Of two.
+    // Two inputs.
     ("add.out", |call| scaled(call, Binary::Add)),
     ("sub.out", |call| scaled(call, Binary::Sub)),
     ("mul.out", |call| binary(call, Binary::Mul)),
@@ -84,7 +84,7 @@ pub(super) const TABLE: &[Row] = &[
     ("gt.Scalar_out", |call| compare(call, Compare::Gt)),
     ("ge.Tensor_out", |call| compare(call, Compare::Ge)),
     ("ge.Scalar_out", |call| compare(call, Compare::Ge)),
-    // Of three.
+    // Three inputs.
     ("where.self", where_result),
     ("where.self_out", where_out),
     ("clamp.out", clamp),
@@ -284,7 +284,7 @@ fn binary(call: &Call<'_>, binary: Binary) -> Result<(), Failure> {
     compute(call, binary, [call.input(0)?, call.input(1)?], &call.out(0)?, false)
 }
 
-/// For floats alone: of integers, PyTorch has rules of its own for zero and for negative numbers.
+/// For floats only: of integers, PyTorch has rules of its own for zero and for negative numbers.
 fn floats_of(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
     if !call.out(0)?.dtype.is_float() {
         return Err(Failure::declined("PyTorch has rules of its own for integers"));

@@ -95,7 +95,7 @@ fn index_add(call: &Call<'_>) -> Result<(), Failure> {
     call.run(operator, &[index.into(), values.into()], &[&out])
 }
 
-/// Of the general form, that of one tensor of indices, which may count from the end.
+/// Implements the general form only for one tensor of indices, which may count from the end.
 fn index(call: &Call<'_>) -> Result<(), Failure> {
     let (array, out) = (call.array(0)?, call.out(0)?);
     let Value::Tensors(list) = call.value(1) else { return Err(Failure::declined("it has no indices")) };

@@ -83,7 +83,7 @@ struct Likelihood {
 }
 
 impl Likelihood {
-    /// Of the arguments from `place` on: rows, targets, weights, reduction and the class that is ignored.
+    /// Reads the arguments from `place` on: rows, targets, weights, reduction and the class that is ignored.
     fn of(call: &Call<'_>, place: usize) -> Result<Self, Failure> {
         let (rows, targets) = (call.array(place)?, call.array(place + 1)?);
         let [count, _] = *rows.shape() else { return Err(Failure::declined("it is not of rows")) };

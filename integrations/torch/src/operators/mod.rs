@@ -1,6 +1,6 @@
-//! PyTorch's operators as those of `device-kernels`.
+//! PyTorch's operators in terms of `device-kernels`.
 //!
-//! A structured operator of PyTorch's, with all of its forms, ends in one whose name has `out`, with a tensor
+//! A structured PyTorch operator, with all of its forms, ends in one whose name has `out`, with a tensor
 //! of the right shape for the result. So most names below are of that form. What no kernel has is declined:
 //! then the CPU computes it.
 
@@ -27,7 +27,7 @@ use crate::failure::Failure;
 /// Computes an operator, or declines.
 pub(crate) type Compute = fn(&Call<'_>) -> Result<(), Failure>;
 
-/// A name of PyTorch's, with its overload, and what computes it.
+/// A PyTorch name, with its overload, and what computes it.
 pub(crate) type Row = (&'static str, Compute);
 
 /// All operators that have kernels.
@@ -73,7 +73,7 @@ fn nothing(_: &Call<'_>) -> Result<(), Failure> {
 /// Whether a device has kernels at all.
 pub(crate) fn has_kernels(device: usize) -> bool {
     static HAS_KERNELS: [OnceLock<bool>; devices::MOST] = [const { OnceLock::new() }; devices::MOST];
-    // A set that does not load is a reason of its own, which a call then gets.
+    // A set that does not load is its own reason, which a call then gets.
     let look = || {
         devices::all()
             .get(device)

@@ -20,7 +20,7 @@ fn rows(array: &Array, normalized: &[i64]) -> Result<[usize; 2], Failure> {
     };
     let (outer, inner) = array.shape().split_at(split);
     let fits = inner.iter().map(|&size| size as i64).eq(normalized.iter().copied());
-    // Of halves, the CPU computes mean and deviation in another type.
+    // For halves, the CPU computes mean and deviation in another type.
     if !fits
         || normalized.is_empty()
         || array.layout.len() == 0
@@ -71,7 +71,7 @@ fn layer_norm(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// The gradients of input, weight and bias, as many as the mask asks for. With the gradient `g` of the
-/// normalized elements `x`, that of the input is `scale * (g - mean(g) - x * mean(g * x))`.
+/// normalized elements `x`, the input's gradient is `scale * (g - mean(g) - x * mean(g * x))`.
 fn layer_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     let (grad, input) = (call.array(0)?, call.array(1)?);
     let [count, len] = rows(&input, call.ints(2)?)?;
@@ -133,7 +133,7 @@ fn layer_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An array whose second dimension is of channels, each of which is normalized.
+/// An array whose second dimension has channels, each of which is normalized.
 struct Channels {
     input: Array,
     /// The other dimensions.
@@ -250,7 +250,7 @@ fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 /// The gradients of input, weight and bias, as many as the mask asks for. With the normalized elements `x`,
-/// that of the input is `weight * scale * (grad - mean(grad) - x * mean(grad * x))`, and without the two
+/// the input's gradient is `weight * scale * (grad - mean(grad) - x * mean(grad * x))`, and without the two
 /// means where the running numbers were used.
 fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     let channels = Channels::of(call.array(1)?)?;

@@ -52,7 +52,7 @@ fn both(a: DType, b: DType) -> Option<DType> {
     })
 }
 
-/// Whether a number is one of a type: what is not, PyTorch refuses, or wraps in a way of its own.
+/// Whether a number is one of a type: what is not, PyTorch refuses, or wraps in its own way.
 pub(super) fn fits(number: Scalar, dtype: DType) -> bool {
     let whole = |low: i64, high: i64| match number {
         Scalar::Int(value) => (low..=high).contains(&value),

@@ -1,4 +1,4 @@
-//! The devices to train on: registered ones by their device strings, and those of a `burn-serve`.
+//! The devices to train on: registered ones by their device strings, and devices of a `burn-serve`.
 
 use std::error::Error;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub fn is_remote(name: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Those of [`device_burn::device`], those of connecting, those of reading the token, and devices that the
+/// What [`device_burn::device`] returns, a failure to connect or to read the token, and devices that the
 /// strategy does not have.
 pub fn open<'a>(
     names: &'a [String],
@@ -74,7 +74,7 @@ pub fn name_the_lost(error: TrainError, devices: &[(&str, Device)]) -> Box<dyn E
 ///
 /// # Errors
 ///
-/// If no file is given, and those of reading it.
+/// If no file is given or it cannot be read.
 pub fn token(file: Option<&Path>) -> Result<String, Box<dyn Error + Send + Sync>> {
     let path = file.ok_or("a burn-serve wants its token: name the file with `--token-file`")?;
     let text = std::fs::read_to_string(path)

@@ -31,7 +31,7 @@ pub const BATCH_SIZE: usize = 32;
 /// How far a training step moves the parameters.
 pub const LEARNING_RATE: f64 = 2e-3;
 
-/// What a training run needs besides the digits and the device.
+/// What a training run needs in addition to the digits and the device.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How often the network sees each training digit.
@@ -58,8 +58,8 @@ pub enum Strategy {
     /// The same, with the parameters distributed: each device updates some of them.
     Sharded,
     /// Distributed data parallel: each device has all parameters, and updates them with the average of the
-    /// gradients, by a collective operation of burn's. burn has it for its GPU backends and for the devices
-    /// of one remote server.
+    /// gradients, through one of burn's collective operations. burn has it for its GPU backends and for the
+    /// devices of one remote server.
     Ddp,
 }
 
@@ -86,7 +86,7 @@ pub struct UnknownStrategy;
 pub struct Trained {
     /// The network, ready for inference.
     pub network: Network,
-    /// The loss of each training step, with those of the epochs before a resumed run.
+    /// The loss of each training step, including the epochs before a resumed run.
     pub losses: Vec<f64>,
 }
 
@@ -190,7 +190,7 @@ pub fn train(
 }
 
 impl Strategy {
-    /// As burn has it.
+    /// Returns burn's strategy.
     fn on(self, devices: &[Device]) -> ExecutionStrategy {
         let devices = devices.iter().map(|device| device.clone().autodiff()).collect();
         match self {

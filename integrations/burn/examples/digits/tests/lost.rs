@@ -1,4 +1,4 @@
-//! Devices that are lost in the middle of a training. In a process of their own: burn has one data-parallel
+//! Devices that are lost in the middle of a training. In their own process: burn has one data-parallel
 //! training at a time in a process.
 
 mod common;

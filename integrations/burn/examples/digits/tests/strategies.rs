@@ -103,7 +103,7 @@ fn several_devices_have_the_losses_of_one() {
     let _alone = ALONE.lock();
     for (test, names, strategy) in [
         ("main", &["openreg:0", "openreg:1"][..], Strategy::Main),
-        // Of two backends.
+        // Devices of two backends.
         ("sharded", &["openreg:0", "cpu"], Strategy::Sharded),
         ("four", &["openreg:0", "openreg:1", "openreg:2", "openreg:3"], Strategy::Main),
     ] {
@@ -118,7 +118,7 @@ fn several_devices_have_the_losses_of_one() {
 #[test]
 fn data_parallel_devices_train_the_network_of_one_with_the_average_of_the_gradients() {
     let _alone = ALONE.lock();
-    // burn's losses come in no order here, and those of the last step may be missing.
+    // burn's losses come in no order here, and the last step's may be missing.
     let (_, scores) = on_devices("ddp", &["openreg:4", "openreg:5"], Strategy::Ddp);
     assert_equal(&scores, &on_one_device(2, 0.5).1);
 }

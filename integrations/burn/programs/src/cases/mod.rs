@@ -37,7 +37,7 @@ pub enum Unit {
 pub enum Size {
     /// Enough to measure.
     Full,
-    /// As little as shows that it works: for builds without optimization.
+    /// Just enough to show that it works: for builds without optimization.
     Tiny,
 }
 

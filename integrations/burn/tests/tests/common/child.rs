@@ -1,4 +1,4 @@
-//! Runs one test of this binary in a process of its own: settings of the process are read once.
+//! Runs one test of this binary in its own process: settings of the process are read once.
 
 use std::env;
 use std::process::Command;

@@ -320,8 +320,8 @@ const OPERATIONS: &[(&str, Apply)] = operations! {
     },
 };
 
-/// What integers are cast to. A group of burn 0.23 has those of its default type alone, as burn's interpreter
-/// casts none: burn-router, interpreter.rs:593.
+/// What integers are cast to. A group of burn 0.23 has its default type only, as burn's interpreter casts
+/// none: burn-router, interpreter.rs:593.
 const INTEGERS: &[IntDType] = if cfg!(feature = "burn-0-23") {
     &[IntDType::I32]
 } else {
@@ -389,7 +389,7 @@ fn shapes() -> impl Strategy<Value = [usize; 3]> {
     [0..4usize, 0..4, 0..4]
 }
 
-/// How far numbers may differ from those of burn's engine.
+/// How far numbers may differ from the results of burn's engine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Tolerance {
     /// Not at all: the engine computes them.
@@ -451,8 +451,8 @@ fn equal(a: &TensorData, b: &TensorData, tolerance: Tolerance) -> bool {
     })
 }
 
-/// Whether a program looks for places among variances: those of numbers as far apart are equal but for
-/// rounding, which then decides the place.
+/// Whether a program looks for places among variances: numbers equally far apart have equal variances except
+/// for rounding, which then decides the place.
 fn has_ties(names: &[&str]) -> bool {
     let mut after = names.iter().skip_while(|name| !name.starts_with("var"));
     after.any(|name| name.starts_with("arg") || name.ends_with("with indices"))

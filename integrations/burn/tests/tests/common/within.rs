@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `test` on a thread of its own, and fails after `limit`. The thread stays behind then.
+/// Runs `test` on its own thread, and fails after `limit`. The thread stays behind then.
 pub(crate) fn within<T: Send + 'static>(limit: Duration, test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let thread = thread::spawn(move || {

@@ -43,7 +43,7 @@ Tensor wide(const Tensor& tensor) {
   return c10::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
 }
 
-// One number for each channel, beside the elements: the second dimension is that of the channels.
+// One number for each channel, beside the elements: the channels are the second dimension.
 Tensor of_channels(const Tensor& numbers, const Tensor& elements) {
   at::DimVector shape(elements.dim(), 1);
   shape[1] = elements.size(1);

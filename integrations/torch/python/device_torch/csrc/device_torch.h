@@ -26,7 +26,7 @@ enum {
 
 const char* dt_error(void);
 
-// What the variables chose. Loads and opens nothing. The texts are those of the first call.
+// What the variables chose. Loads and opens nothing. The texts come from the first call.
 int dt_choose(const char** name, const char** notes);
 
 // Devices, by their index in PyTorch. Counts, names, statistics and waits open no device and load no driver: a process
@@ -47,7 +47,7 @@ int dt_allocate(int device, size_t len, void** pointer);
 void dt_free(void* pointer);
 // The device whose memory contains the pointer; -1 for all other pointers.
 int dt_device_of(const void* pointer);
-// Empties those of all devices that were used.
+// Empties the caches of all devices that were used.
 int dt_empty_caches(void);
 int dt_memory_info(int device, uint64_t* available, uint64_t* total);
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
   uint64_t active, reserved, peak_reserved, retries;
 } dt_statistics;
 int dt_memory_statistics(int device, dt_statistics* statistics);
-// Resets the largest values to those of now; those that were ever allocated as well.
+// Resets the largest values to the present ones, or with `ever` the totals that were ever allocated.
 int dt_reset_statistics(int device, int ever);
 
 // Memory of the host that devices copy faster, if they have any.
@@ -139,7 +139,7 @@ typedef struct {
   int (*empty)(
       void* context, int device, int dtype, const int64_t* sizes, const int64_t* strides, size_t rank, int result,
       dt_value* made);
-  // Draws a seed from the generator of the call, or from that of the device. Returns a code.
+  // Draws a seed from the call's generator, or else the device's. Returns a code.
   int (*seed)(void* context, uint64_t* drawn);
 } dt_call;
 
@@ -164,7 +164,7 @@ enum { DT_KERNEL = 0, DT_COPY = 1, DT_FILL = 2, DT_WAIT = 3 };
 typedef struct {
   int32_t kind;
   int32_t device;
-  // Its name, such as that of the kernel. Texts have a length, and live until `each` returns.
+  // Its name, such as the kernel's. Texts have a length, and live until `each` returns.
   const char* name;
   size_t len;
   // The registry's number of the stream, and its name; 0 for a call that the host waited for.

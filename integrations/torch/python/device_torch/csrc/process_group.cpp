@@ -379,7 +379,7 @@ class Registry final : public c10d::Backend {
     return start(type, std::move(staging), call(to, from));
   }
 
-  // Reduces a copy of the input, of which the output gets the part of this process. So does gloo, but it copies the
+  // Reduces a copy of the input; the output gets this process's part. So does gloo, but it copies the
   // part only when the program waits, and has no future.
   FuturePointer reduce_part(
       Staging& staging, const Tensor& output, const Tensor& copy, const c10d::ReduceScatterOptions& options) {

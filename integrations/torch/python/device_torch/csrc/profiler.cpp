@@ -49,7 +49,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
   // An exception would be printed with a stack for each operator: what fails has no event, and so no time.
   void record(c10::DeviceIndex* device, torch::profiler::impl::ProfilerVoidEventStub* event, int64_t* cpu_ns)
       const override {
-    // An operator of the CPU, which computes in the place of the device, takes no time of the device.
+    // A CPU operator, which computes in place of the device, takes no device time.
     if (dt_is_computing()) return;
     try {
       const c10::impl::VirtualGuardImpl guard(kDevice);

@@ -466,7 +466,7 @@ Tensor device_empty(
   return allocate();
 }
 
-// --- The CPU in the place of a kernel ---
+// --- The CPU in place of a kernel ---
 
 int fallback_policy() {
   static const int policy = [] {
@@ -557,7 +557,7 @@ class Mirror {
     compute();
   }
 
-  // A tensor that a kernel of the CPU has kept gets bytes of its own, as those of the device are lent for one call.
+  // A tensor that a CPU kernel has kept gets its own bytes, as the device's are lent for one call.
   ~Mirror() {
     for (auto& area : areas_) {
       if (!is_mapped_ || area.host.use_count() == 1 || area.host.data() != area.data) continue;
@@ -741,7 +741,7 @@ bool is_generator(const c10::Argument& argument) {
       type->castRaw<c10::OptionalType>()->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// The device of a call: that of its first tensor, else the one that it names.
+// The device of a call: its first tensor's, else the one that it names.
 Device device_of_call(c10::ArrayRef<IValue> arguments) {
   std::optional<Device> found;
   for (const auto& argument : arguments) {
@@ -1131,10 +1131,11 @@ class Kernel final : public c10::OperatorKernel {
 
 // A form of an operator on elements that has no output as an argument: it makes its result, or writes to its first
 // argument. For all devices, PyTorch has one kernel for it, which finds out the shape and the type of the result and
-// calls the form with an output. Mostly they are those of the inputs, and this calls the library at once.
+// calls the form with an output. Mostly they are the same as the inputs', and this calls the library at once.
 class Form final : public c10::OperatorKernel {
  public:
-  // `number` is that of the form with an output, which is `with_output`, and `inputs` how many tensors are first.
+  // `number` is the number of the form with an output, which is `with_output`, and `inputs` how many tensors
+  // are first.
   Form(size_t number, c10::OperatorHandle with_output, size_t inputs, bool in_place)
       : number_(number), with_output_(with_output), inputs_(inputs), in_place_(in_place) {}
 
@@ -1321,7 +1322,7 @@ Tensor empty_strided(
       size, stride, &memory, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::dtype_or_default(dtype)));
 }
 
-// A tensor of zeros without memory, of which automatic derivation makes many.
+// A tensor of zeros without memory, which automatic derivation often makes.
 Tensor efficient_zero_tensor(
     c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
     std::optional<Device> device, std::optional<bool>) {
@@ -1482,8 +1483,8 @@ std::optional<Tensor> shared_with_host(const Tensor& self) {
 
 // --- Registration ---
 
-// Forms of operators: which one is called for an output, how many tensors are first, and whether it is in place. All of
-// them check their tensors for types and shapes alone, which are those of the first tensor here.
+// Forms of operators: which one is called for an output, how many tensors are first, and whether it is in
+// place. All of them check their tensors only for types and shapes, which are the first tensor's here.
 constexpr std::tuple<const char*, const char*, size_t, bool> kForms[] = {
     {"add.Tensor", "add.out", 2, false},
     {"add_.Tensor", "add.out", 2, true},
