@@ -69,7 +69,7 @@ fn in_a_new_process() -> Duration {
 
 criterion_group! {
     name = benches;
-    // Short, for every iteration leaks a group or starts a process.
+    // Short, because every iteration leaks a group or starts a process.
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(100))

@@ -30,7 +30,7 @@ struct Direct {
 }
 
 impl Direct {
-    /// A queue beside those of the registry, in the same context, so that both copy from and to the same
+    /// A queue beside the registry's, in the same context, so that both copy from and to the same
     /// memory.
     fn beside(device: Device) -> Self {
         let handles = |driver: &OpenClDevice| Ok((driver.functions(), driver.context(), driver.device_id()));
@@ -57,7 +57,7 @@ impl Direct {
     }
 
     fn release(&self, event: cl_event) {
-        // SAFETY: it is a command's, and of no use here.
+        // SAFETY: it belongs to a command, and is not needed here.
         expect(unsafe { self.cl.clReleaseEvent(event) });
     }
 }

@@ -91,7 +91,7 @@ fn found() -> Option<(Device, Native)> {
 }
 
 /// The other functions take the queue of the device, which ends that streams gather work. So this is the
-/// first, and its direct side has a device of its own.
+/// first, and its direct side has its own device.
 fn bursts(criterion: &mut Criterion) {
     let Some(device) = device_conformance::device_or_skip("wgpu") else { return };
     let adapter = device.with_driver(|open: &WgpuDevice| Ok(open.adapter().clone())).expect("it is open");

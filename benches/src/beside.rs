@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, SamplingMode};
 
-/// Measures `ours` as criterion does, and `other` beside it. Prints the median of the rounds' ratios, the
-/// time of `ours` to that of `other`, with what half of the rounds lie between.
+/// Measures `ours` as criterion does, and `other` beside it. Prints the median of the rounds' ratios of
+/// `ours` to `other` in time, with the interval that half of the rounds lie in.
 pub fn beside(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: impl Into<String>,

@@ -9,7 +9,7 @@
 pub enum Cores {
     /// Both on one core.
     One,
-    /// Each on a core of its own.
+    /// Each on its own core.
     Two,
 }
 

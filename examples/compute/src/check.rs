@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::work::elements;
 
-/// Compares a device's result with the cpu's, element by element. The bytes are those of `f32`.
+/// Compares a device's result with the cpu's, element by element. The bytes are `f32` values.
 ///
 /// # Errors
 ///

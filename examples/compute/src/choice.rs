@@ -3,7 +3,7 @@
 use device_registry::{Device, DeviceError, device, first_available};
 
 /// The device of a device string, or the first that is there of a list such as `opencl:gpu,cpu`, with what
-/// was passed over for it: nothing falls back in silence, and to nothing that is not in the list. Spaces
+/// was passed over for it: nothing falls back silently, nor to anything that is not in the list. Spaces
 /// around a device string are not part of it.
 ///
 /// A device that is there is taken although it may have no kernels, which is an error then.

@@ -1,4 +1,4 @@
-//! The errors of this program, beside those of the devices.
+//! The errors of this program, in addition to the devices'.
 
 use std::io;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub(crate) enum Error {
         #[source]
         error: io::Error,
     },
-    /// The compiler's log is that of the source.
+    /// The compiler's log for the source.
     #[error("`{origin}` does not compile as {language}")]
     Compile {
         origin: String,

@@ -6,7 +6,7 @@
 //! stream.synchronize()?;
 //! ```
 //!
-//! Each backend's kernels stand in a module of their own, and register in the group `compute.kernels` by the
+//! Each backend's kernels stand in their own module, and register in the group `compute.kernels` by the
 //! name of the backend: see the block `entry_points!` in main.rs. Nothing here names one.
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ impl Kernels {
     ///
     /// # Errors
     ///
-    /// [`Error::NoKernels`], [`Error::NoText`], [`Error::Compile`], or that of the device.
+    /// [`Error::NoKernels`], [`Error::NoText`], [`Error::Compile`], or the device's error.
     pub(crate) fn compile(device: Device, text: Option<Text>) -> Result<Self, Error> {
         // The current device may be another one later.
         let device = device.resolve();

@@ -145,7 +145,7 @@ impl Place {
         self.read()
     }
 
-    /// Does it several times. The time is that of the kernel without the copies to and from the device.
+    /// Does it several times. The time is the kernel's, without the copies to and from the device.
     pub(crate) fn measure(
         &self,
         operands: &Operands,

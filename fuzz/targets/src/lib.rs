@@ -1,8 +1,8 @@
 //! The bodies of the fuzz targets: functions that take any bytes, and panic where the code under test is
 //! wrong.
 //!
-//! `fuzz_targets/` hands them the inputs of libFuzzer, and `tests/corpus.rs` those of the corpus.
-//! `../README.md` says what each of them checks and how its inputs are written.
+//! `fuzz_targets/` hands them libFuzzer's inputs, and `tests/corpus.rs` the corpus. `../README.md` says what
+//! each of them checks and how its inputs are written.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ device_registry::autoload!();
 /// The body of a target.
 pub type Body = fn(&[u8]);
 
-/// Every target by its name, which is that of its folder in the corpus and of its file in `fuzz_targets/`.
+/// Every target by its name, which its folder in the corpus and its file in `fuzz_targets/` also have.
 pub const TARGETS: &[(&str, Body)] = &[
     ("device_list", device_list),
     ("device_string", device_string),

@@ -29,8 +29,8 @@ fn load() -> Result<Box<()>, LoadFailure> {
 }
 
 /// The first line of the input has a letter for each claim to the name: the claims of the entry points above,
-/// in their order, and `!` if the word is reserved. The next four are the values of the variables, of which
-/// those that are not there are not set.
+/// in their order, and `!` if the word is reserved. The next four are the values of the variables; missing
+/// ones are not set.
 pub fn switches(input: &[u8]) {
     let mut lines = input.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();

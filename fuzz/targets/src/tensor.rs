@@ -142,7 +142,7 @@ fn length(byte: &u8) -> usize {
     }
 }
 
-/// The number of elements of a shape, if it and those of its parts can be counted.
+/// The number of elements of a shape, if it and its parts' numbers can be counted.
 fn count(lengths: &[usize]) -> Option<usize> {
     let product =
         lengths.iter().filter(|len| **len > 0).try_fold(1, |count: usize, len| count.checked_mul(*len));

@@ -1,4 +1,4 @@
-//! Pictures on the devices of `openreg`, and the switches of decoders beside those of backends.
+//! Pictures on the devices of `openreg`, and the switches of decoders beside the backends'.
 
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! A decoder in the place of the one for `openreg`, which returns other tensors than it should.
+//! A decoder in place of the one for `openreg`, which returns wrong tensors.
 
 #![allow(missing_docs)]
 

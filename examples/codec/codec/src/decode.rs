@@ -12,8 +12,8 @@ use crate::{DecodeError, Picture, decoders};
 /// an index is the current one of its backend. The decoder is found by the backend's name and loaded at its
 /// first use. The call blocks until the tensor is there.
 ///
-/// 8 and 16 bits a sample (of 16, the upper 8 are kept) and fewer, interlaced or not. The channels are those
-/// of the file: 1 for grey, 3 for colour, and one more for transparency. A palette becomes colour. Of an
+/// 8 and 16 bits a sample (of 16, the upper 8 are kept) and fewer, interlaced or not. The channels are the
+/// file's: 1 for grey, 3 for colour, and one more for transparency. A palette becomes colour. For an
 /// animation it is the picture that other programs show. Colour profiles and gamma are not applied.
 ///
 /// # Errors

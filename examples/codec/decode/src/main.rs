@@ -52,8 +52,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     // Not `println!`, which panics when the reader of a pipe has left.
     let mut out = stdout();
     for (name, file) in &arguments.decoders {
-        // SAFETY: a user who names a file has this program run it, and vouches for it as for a program to
-        // start.
+        // SAFETY: a user who names a file makes this program run it, and vouches for it as for any program.
         unsafe { decoder_files::install(name, file) }?;
     }
     let Some(path) = &arguments.picture else {

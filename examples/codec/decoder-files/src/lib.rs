@@ -57,7 +57,7 @@ impl FileDecoder {
     ///
     /// The file must be as [`install`] demands.
     unsafe fn open(file: &Path) -> Result<Self, LoadFailure> {
-        // A path without a folder would be searched for in those of the system, and an empty one is the
+        // A path without a folder would be searched for in the system's folders, and an empty one is the
         // program itself.
         let file = file.canonicalize().map_err(|error| not_a_decoder(&error))?;
         // SAFETY: the caller vouches for the library's code.

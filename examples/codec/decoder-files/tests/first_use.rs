@@ -1,4 +1,4 @@
-//! A decoder in a file, for a backend without a linked decoder. One test, in a process of its own: it looks
+//! A decoder in a file, for a backend without a linked decoder. One test, in its own process: it looks
 //! at what is mapped.
 
 #![cfg(all(target_os = "linux", target_env = "gnu"))]

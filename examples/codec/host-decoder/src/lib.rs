@@ -40,7 +40,7 @@ fn write_pixels(call: &DecodeCall) -> Result<(), Failure> {
         return Err((FAILED, message));
     }
     let pixels = picture.decode_on_host().map_err(failure)?;
-    // SAFETY: by the interface, there is room for the elements of the shape, which is that of `pixels`.
+    // SAFETY: by the interface, there is room for the elements of the shape, which `pixels` has.
     let room = unsafe { slice::from_raw_parts_mut(call.pixels, pixels.len()) };
     room.iter_mut().zip(&pixels).for_each(|(to, from)| *to = *from);
     Ok(())

@@ -62,7 +62,7 @@ impl Module {
         let mut log = vec![0_u8; 16 << 10];
         let mut options =
             [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-        // The second is a number in the place of a pointer.
+        // The second is a number in place of a pointer.
         let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
         let mut module = ptr::null_mut();
         // SAFETY: the context is current; the text ends with a zero; there is a value for each option, and
@@ -154,8 +154,8 @@ impl NativeKernels for Program {
     }
 }
 
-/// Launches a function with the addresses of the spans and the numbers, of which the first is how many
-/// elements the result has.
+/// Launches a function with the addresses of the spans and the numbers, the first of which is the number of
+/// elements of the result.
 ///
 /// # Safety
 ///

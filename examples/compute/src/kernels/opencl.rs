@@ -172,7 +172,7 @@ impl Arguments {
     ///
     /// The value is what OpenCL takes for an argument: a number, or the handle of a buffer that is valid.
     unsafe fn add<T>(&mut self, value: &T) -> Result<(), BackendError> {
-        // SAFETY: the value has the size that is said, and is copied by the call. OpenCL compares it with the
+        // SAFETY: the value has the stated size, and the call copies it. OpenCL compares it with the
         // kernel's.
         unsafe {
             self.cl.clSetKernelArg(self.kernel, self.next, size_of::<T>(), ptr::from_ref(value).cast())

@@ -117,7 +117,7 @@ fn a_product_by_hand(kernels: &Kernels) {
 }
 
 /// Both operands and the result, in one allocation with gaps before, between and behind them that are
-/// multiples of no alignment but that of `f32`. Returns the allocation with its bytes, and the three parts.
+/// multiples of no alignment except `f32`'s. Returns the allocation with its bytes, and the three parts.
 fn in_one_allocation(device: Device, a: &[i32], b: &[i32], result: usize) -> (Buffer, Vec<u8>, [Buffer; 3]) {
     let gap = &[1000, 2000, 3000][..];
     let content = to_bytes(&[gap, a, gap, b, gap, &vec![4000; result], gap].concat());
@@ -133,7 +133,7 @@ fn in_one_allocation(device: Device, a: &[i32], b: &[i32], result: usize) -> (Bu
     (all, content, parts)
 }
 
-/// The allocation holds what it held, but for the result.
+/// The allocation holds what it held, except for the result.
 fn only_the_result_changed(stream: &Stream, all: &Buffer, mut content: Vec<u8>, result: &[i32]) {
     let start = content.len() - 12 - result.len() * 4;
     content[start..start + result.len() * 4].copy_from_slice(&to_bytes(result));

@@ -23,7 +23,7 @@ const NUMBERS: usize = 8;
 
 /// The most terms that one dispatch adds up.
 ///
-/// Loops have limits: Mesa's llvmpipe leaves those of a kernel after 65535 steps, nested ones counted
+/// Loops have limits: Mesa's llvmpipe leaves a kernel's loops after 65535 steps, nested ones counted
 /// together, without an error; and systems reset a GPU that is busy with one command for seconds.
 const TERMS: usize = 1 << 15;
 

@@ -16,7 +16,7 @@ fn with_source_and_size(device: &str, text: &str, size: &str) -> Run {
     compute(&["--device", device, "--source", path.to_str().unwrap(), "--size", size], &[])
 }
 
-/// The built-in kernels, changed. Each change is a piece of the text and what comes in its place.
+/// The built-in kernels, changed. Each change is a piece of the text and its replacement.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn changed(text: &str, (piece, other): (&str, &str)) -> String {
     assert!(text.contains(piece), "{piece:?} in {text}");

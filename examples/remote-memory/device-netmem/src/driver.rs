@@ -144,7 +144,7 @@ impl DeviceDriver for NetDevice {
 /// Memory on the server, by the number that it has on the connection.
 struct NetMemory {
     number: u64,
-    /// The connection of its own time: that of a device which was opened again would take the number for
+    /// The connection at its time: the connection of a device that was opened again would take the number for
     /// another memory.
     link: Arc<Link>,
 }

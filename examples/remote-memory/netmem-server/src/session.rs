@@ -89,7 +89,7 @@ impl Session {
             self.bytes(from, len)?;
             self.bytes(to, len)?;
             let memory = self.memories.get_mut(&to.memory).ok_or_else(|| no_memory(to))?;
-            // Each is inside of the memory, so each fits into a `usize`.
+            // Each is inside the memory, so each fits into a `usize`.
             let (from, to, len) = (from.offset as usize, to.offset as usize, len as usize);
             memory.bytes.copy_within(from..from + len, to);
             return Ok(());
@@ -121,7 +121,7 @@ fn part(memory: &mut [u8], offset: u64, len: u64) -> Result<&mut [u8], Refusal> 
     part.ok_or_else(|| invalid(format_args!("{len} bytes at {offset}, in a memory of {total} bytes")))
 }
 
-/// Repeats the pattern, in steps of which each doubles the filled part.
+/// Repeats the pattern, in steps that each double the filled part.
 fn fill(bytes: &mut [u8], pattern: &[u8]) -> Result<(), Refusal> {
     if pattern.is_empty() {
         return Err(invalid("a fill without a pattern"));

@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(20);
 
 const UUID: &str = "0d7c8f22-3d1b-4d0a-9a55-0c1f5d7e9b10";
 
-/// Runs a test in a process of its own. Fails also if one of its servers panics, which ends a thread there
+/// Runs a test in its own process. Fails also if one of its servers panics, which ends a thread there
 /// and no more.
 fn alone(test: &str, run: impl FnOnce()) {
     if process::is_child() {
