@@ -1,4 +1,5 @@
-//! A call of an operator: what it computes, with which types and layouts, but no memory.
+//! A call of an operator: what it computes, with which types and layouts, but no memory. `check` has
+//! `Call::new`.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,18 +7,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::check::{self, Problem};
+use crate::argument::{Argument, Inputs, Outputs};
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::operator::Operator;
+use crate::problem::Problem;
 use crate::short::is_short;
-use crate::{DType, Layout, Operator, Scalar};
-
-/// What an operator is called with: the type and layout of an array, or a value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Argument {
-    /// An array.
-    Array(DType, Layout),
-    /// A value for each element.
-    Scalar(Scalar),
-}
 
 /// An operator with its arguments, which were checked: a kernel set need not check them again.
 ///
@@ -54,10 +49,6 @@ struct Checked {
     byte_ranges: SmallVec<[Range<usize>; 4]>,
 }
 
-/// The inputs of most operators, in place.
-pub(crate) type Inputs = SmallVec<[Argument; 3]>;
-pub(crate) type Outputs = SmallVec<[(DType, Layout); 2]>;
-
 /// A call with arguments that the operator cannot have.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{call}: {problem}")]
@@ -80,21 +71,6 @@ impl CallError {
 }
 
 impl Call {
-    /// Checks the arguments of an operator.
-    ///
-    /// # Errors
-    ///
-    /// If their number, types or shapes do not fit the operator, or if an output has an element twice.
-    pub fn new(
-        operator: impl Into<Operator>,
-        inputs: &[Argument],
-        outputs: &[Argument],
-    ) -> Result<Self, CallError> {
-        let operator = operator.into();
-        check::call(operator, inputs, outputs)
-            .map_err(|problem| CallError::new(signature(operator, inputs, outputs), problem))
-    }
-
     /// The caller has checked that they fit.
     pub(crate) fn checked(operator: Operator, inputs: Inputs, outputs: Outputs) -> Self {
         let sources = (0..inputs.len()).collect();
@@ -178,42 +154,6 @@ fn arrays<'a>(
 ) -> impl Iterator<Item = (DType, &'a Layout)> {
     let inputs = inputs.iter().filter_map(Argument::array);
     inputs.chain(outputs.iter().map(|(dtype, layout)| (*dtype, layout)))
-}
-
-impl Argument {
-    /// The type and layout, if it is an array.
-    #[must_use]
-    pub fn array(&self) -> Option<(DType, &Layout)> {
-        match self {
-            Self::Array(dtype, layout) => Some((*dtype, layout)),
-            Self::Scalar(_) => None,
-        }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.array().is_some_and(|(_, layout)| layout.len() == 0)
-    }
-}
-
-impl From<(DType, Layout)> for Argument {
-    fn from((dtype, layout): (DType, Layout)) -> Self {
-        Self::Array(dtype, layout)
-    }
-}
-
-impl<S: Into<Scalar>> From<S> for Argument {
-    fn from(scalar: S) -> Self {
-        Self::Scalar(scalar.into())
-    }
-}
-
-impl fmt::Display for Argument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Array(dtype, layout) => write!(f, "{dtype} {:?}", layout.shape()),
-            Self::Scalar(scalar) => scalar.fmt(f),
-        }
-    }
 }
 
 impl fmt::Display for Call {

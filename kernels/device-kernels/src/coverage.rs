@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::{Call, DTypes, Operator};
+use crate::call::Call;
+use crate::dtype::DTypes;
+use crate::operator::Operator;
 
 /// Says, as data, that a kernel set has a kernel for an operator, and for which calls: for tables, and for
 /// [`KernelSet::supports`](crate::KernelSet::supports).

@@ -7,8 +7,12 @@ use std::ops::RangeInclusive;
 use entry_points::{Entry, EntryPoint, LoadError};
 use smallvec::SmallVec;
 
-use crate::check::{Array, Class, count};
-use crate::{Argument, DType, Layout, Operator, Problem, Scalar};
+use crate::argument::Argument;
+use crate::check::arguments::{Array, Class, count};
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::problem::Problem;
+use crate::scalar::Scalar;
 
 /// Defines an operator that a crate declares: what its calls look like, and what they compute.
 ///
@@ -233,12 +237,6 @@ impl Hash for CustomOperator {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name().hash(state);
         self.options.hash(state);
-    }
-}
-
-impl From<CustomOperator> for Operator {
-    fn from(custom: CustomOperator) -> Self {
-        Self::Custom(custom)
     }
 }
 

@@ -6,10 +6,11 @@ use std::fmt;
 use entry_points::LoadError;
 use smallvec::{SmallVec, smallvec};
 
-use crate::{
-    Binary, Compare, Conv2d, CustomOperator, Dims, Distribution, Extremum, Operator, Pool2d, Reduction,
-    Scalar, Sorted, Unary, Update, operator,
+use crate::custom::{CustomOperator, operator};
+use crate::operator::{
+    Binary, Compare, Conv2d, Dims, Distribution, Extremum, Operator, Pool2d, Reduction, Sorted, Unary, Update,
 };
+use crate::scalar::Scalar;
 
 /// An option of an operator, such as `stride`: its name, and its values.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,22 +2,27 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod argument;
+mod buffers;
 mod call;
 mod check;
 mod coverage;
 mod custom;
 mod described;
 mod dtype;
+mod error;
 mod layout;
 mod operator;
 mod planned;
+mod problem;
 mod run;
 mod scalar;
 mod set;
 mod short;
 
-pub use call::{Argument, Call, CallError};
-pub use check::Problem;
+pub use argument::Argument;
+pub use buffers::BufferProblem;
+pub use call::{Call, CallError};
 pub use coverage::{CallLimits, Coverage};
 pub use custom::{
     ArrayType, CustomOperator, Elements, Evaluation, Example, ExampleInput, OPERATORS, OperatorDefinition,
@@ -25,13 +30,15 @@ pub use custom::{
 };
 pub use described::{DescriptionError, OperatorOption, OperatorOptions, OptionValues};
 pub use dtype::{DType, DTypes};
+pub use error::{RunError, Sets};
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
     Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Sorted,
     Unary, Update,
 };
-pub use planned::{ArgumentRef, Planned};
-pub use run::{BufferProblem, Operand, OperandRef, Prepared, RunError, Sets, run, run_ref};
+pub use planned::{ArgumentRef, Planned, Prepared};
+pub use problem::Problem;
+pub use run::{Operand, OperandRef, run, run_ref};
 pub use scalar::Scalar;
 pub use set::{ComputeOnHost, KERNEL_SETS, KernelSet, KernelSetDescriptor, Kernels, LinkedSet, kernel_sets};
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{CustomOperator, DType};
+use crate::custom::CustomOperator;
+use crate::dtype::DType;
 
 /// What a kernel computes.
 ///
@@ -559,6 +560,11 @@ impl From<Compare> for Operator {
     }
 }
 
+impl From<CustomOperator> for Operator {
+    fn from(custom: CustomOperator) -> Self {
+        Self::Custom(custom)
+    }
+}
 impl Operator {
     /// Whether each element of the output depends only on the elements at the same place, so that an output
     /// may have the same elements as an input.

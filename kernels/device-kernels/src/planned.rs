@@ -5,17 +5,20 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
-use device_registry::backend::BackendError;
-use device_registry::{Buffer, Device};
+use device_registry::backend::{BackendError, Launch};
+use device_registry::{Buffer, Device, LaunchOptions};
 use smallvec::SmallVec;
 
-use crate::call::signature;
-use crate::run::check_buffers;
-use crate::set::Kernels;
-use crate::{
-    Argument, Call, CallError, DType, Layout, LinkedSet, MAX_RANK, Operator, Prepared, Problem, RunError,
-    Scalar, Sets,
-};
+use crate::argument::Argument;
+use crate::buffers::check_buffers;
+use crate::call::{Call, CallError, signature};
+use crate::dtype::DType;
+use crate::error::{RunError, Sets};
+use crate::layout::{Layout, MAX_RANK};
+use crate::operator::Operator;
+use crate::problem::Problem;
+use crate::scalar::Scalar;
+use crate::set::{Kernels, LinkedSet};
 
 /// What an operator is called with, by reference: the type and layout of an array, or a value.
 #[derive(Clone, Copy, Debug)]
@@ -154,9 +157,78 @@ impl Planned {
     }
 
     /// With buffers that were checked.
-    pub(crate) fn prepared(&self) -> Option<Prepared> {
+    fn prepared(&self) -> Option<Prepared> {
         let set = self.set.filter(|_| !self.call.is_empty())?;
         Some(Prepared { call: self.call.clone(), set, short: self.short })
+    }
+}
+
+/// A call that a kernel set has a kernel for, with buffers that have its elements.
+///
+/// [`run`](crate::run()) makes and launches it. A framework that has to do more within the launch does it by
+/// itself:
+///
+/// ```
+/// # use device_kernels::{Call, Prepared, RunError};
+/// # use device_registry::{Buffer, Stream};
+/// # fn example(stream: &Stream, call: Call, buffers: &[&Buffer]) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Some(prepared) = Prepared::new(stream.device(), call, buffers)? {
+///     stream.launch_with(&prepared.launch_options(), buffers, move |launch| prepared.launch(launch))?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    call: Call,
+    set: LinkedSet,
+    short: bool,
+}
+
+impl Prepared {
+    /// Checks `buffers`, which are in the order of [`Call::arrays`], and looks for a kernel. `None` if the
+    /// call [writes nothing](Call::is_empty).
+    ///
+    /// # Errors
+    ///
+    /// If there are not as many buffers as arrays, a buffer is on another device, is too short or begins
+    /// between two elements of its memory, an output overlaps another array, or no linked set has a kernel.
+    pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
+        if let Err(problem) = check_buffers(device.resolve(), &call, buffers) {
+            return Err(RunError::Buffers { call, problem });
+        }
+        let planned = Planned::new(device, call)?;
+        Ok(planned.prepared())
+    }
+
+    /// The call.
+    #[must_use]
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
+    /// The set whose kernel is used.
+    #[must_use]
+    pub fn set(&self) -> LinkedSet {
+        self.set
+    }
+
+    /// The options for [`Stream::launch_with`]: the [name](crate::Operator::name) of the operator, and
+    /// whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
+    #[must_use]
+    pub fn launch_options(&self) -> LaunchOptions {
+        let options = LaunchOptions::new().named(self.call.operator().name());
+        if self.short { options.short() } else { options }
+    }
+
+    /// Runs or submits the kernel: the argument of [`Stream::launch_with`], with the buffers of
+    /// [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// The kernel's error, with the call and the set.
+    pub fn launch(&self, launch: &Launch<'_>) -> Result<(), BackendError> {
+        self.set.set().launch(&self.call, launch).map_err(|error| self.set.failed(&self.call, error))
     }
 }
 
@@ -423,7 +495,7 @@ impl Plans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Binary;
+    use crate::operator::Binary;
 
     fn array<'a>(shape: &'a [usize], strides: Option<&'a [isize]>, offset: usize) -> ArgumentRef<'a> {
         ArgumentRef::Array { dtype: DType::F32, shape, strides, offset }

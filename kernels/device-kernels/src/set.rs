@@ -7,7 +7,8 @@ use device_registry::Device;
 use device_registry::backend::{Backend, BackendError, Launch};
 use entry_points::{Entry, EntryPoint, LoadError};
 
-use crate::{Call, Coverage};
+use crate::call::Call;
+use crate::coverage::Coverage;
 
 /// The operators of one backend.
 ///

@@ -1,6 +1,9 @@
 //! Which calls are short: an idle stream of a host device does them on the thread that enqueues them.
 
-use crate::{Argument, DType, Layout, Operator};
+use crate::argument::Argument;
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::operator::Operator;
 
 /// The number of elements of the largest array of a short call. On one core, an element-wise operator takes
 /// about as long for so many as handing it to another thread does.

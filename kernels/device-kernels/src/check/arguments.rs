@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use super::Problem;
-use crate::call::Outputs;
-use crate::{Argument, DType, Layout};
+use crate::argument::{Argument, Outputs};
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::problem::Problem;
 
 /// An array among the arguments.
 #[derive(Clone, Copy)]

@@ -2,9 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::Problem;
 use super::arguments::{Array, Class};
-use crate::{Conv2d, MAX_STEP, Pool2d};
+use crate::operator::{Conv2d, MAX_STEP, Pool2d};
+use crate::problem::Problem;
 
 /// Checks the images, the weights and the output of a convolution.
 pub(super) fn convolution(conv: Conv2d, arrays: [(&'static str, Array<'_>); 3]) -> Result<(), Problem> {

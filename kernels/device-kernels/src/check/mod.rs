@@ -1,100 +1,41 @@
 //! The rules of operators: how many arguments they have, with which types and shapes.
 
-mod arguments;
+pub(crate) mod arguments;
 mod images;
 
 use std::fmt;
 
 use smallvec::smallvec;
 
-pub(crate) use self::arguments::{Array, Class, count};
-use self::arguments::{arrays, one, one_array, two_arrays, two_arrays_and_bias};
+use self::arguments::{Array, Class, arrays, one, one_array, two_arrays, two_arrays_and_bias};
 use self::images::{adaptive, convolution, pooling, some};
-use crate::call::{Inputs, Outputs};
-use crate::{
-    Argument, Binary, Call, Compare, DType, Dims, Distribution, Layout, LayoutError, Operator, Reduction,
-    Scalar, Sorted, Unary, Update,
-};
+use crate::argument::{Argument, Inputs, Outputs};
+use crate::call::{Call, CallError, signature};
+use crate::dtype::DType;
+use crate::layout::{Layout, LayoutError};
+use crate::operator::{Binary, Compare, Dims, Distribution, Operator, Reduction, Sorted, Unary, Update};
+use crate::problem::Problem;
+use crate::scalar::Scalar;
 
-/// Why arguments are invalid for an operator.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// There are too few or too many.
-    #[error("expected {expected} as the number of {of}, found {found}")]
-    Count {
-        /// `inputs`, `outputs` or `options`.
-        of: &'static str,
-        /// How many the operator has.
-        expected: &'static str,
-        /// How many were passed.
-        found: usize,
-    },
-    /// A value was passed in place of an array.
-    #[error("expected an array as {argument}, found a scalar")]
-    Scalar {
-        /// Which argument.
-        argument: &'static str,
-    },
-    /// An argument has a type that it cannot have.
-    #[error("expected {expected} as the type of {argument}, found {found}")]
-    DType {
-        /// Which argument.
-        argument: &'static str,
-        /// The types that it can have.
-        expected: String,
-        /// The type that it has.
-        found: DType,
-    },
-    /// All inputs are scalars, from which no type follows.
-    #[error("expected an array among the inputs, found scalars only")]
-    NoArray,
-    /// An argument has a shape that it cannot have.
-    #[error("expected {expected} as the shape of {argument}, found {found:?}")]
-    Shape {
-        /// Which argument.
-        argument: &'static str,
-        /// The shape that follows from the other arguments.
-        expected: String,
-        /// The shape that it has.
-        found: Vec<usize>,
-    },
-    /// A shape that cannot be broadcast, or a dimension that an array does not have.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// An option has a value that makes no sense.
-    #[error("expected {expected} as the {option}, found {found}")]
-    Option {
-        /// Which option.
-        option: &'static str,
-        /// Its values.
-        expected: &'static str,
-        /// The value that it has.
-        found: String,
-    },
-    /// A rule of an operator that a crate declares.
-    #[error("{0}")]
-    Rule(String),
-    /// There are no elements to take one from.
-    #[error("there are no elements in {argument}, and the operator has no result for none")]
-    Empty {
-        /// Which argument.
-        argument: &'static str,
-    },
-    /// Two indices of an output lead to one element, or may.
-    #[error(
-        "expected an output with each element once, found the strides {strides:?} for the shape {shape:?}"
-    )]
-    Repeated {
-        /// The shape.
-        shape: Vec<usize>,
-        /// The strides.
-        strides: Vec<isize>,
-    },
+impl Call {
+    /// Checks the arguments of an operator.
+    ///
+    /// # Errors
+    ///
+    /// If their number, types or shapes do not fit the operator, or if an output has an element twice.
+    pub fn new(
+        operator: impl Into<Operator>,
+        inputs: &[Argument],
+        outputs: &[Argument],
+    ) -> Result<Self, CallError> {
+        let operator = operator.into();
+        call(operator, inputs, outputs)
+            .map_err(|problem| CallError::new(signature(operator, inputs, outputs), problem))
+    }
 }
 
 /// Checks a call, and brings it into the form that [`Call`] promises.
-pub(crate) fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result<Call, Problem> {
+fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result<Call, Problem> {
     let outputs = arrays(outputs)?;
     for (_, layout) in &outputs {
         if layout.may_repeat() {

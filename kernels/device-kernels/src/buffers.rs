@@ -1,0 +1,117 @@
+//! The buffers of a call: whether each has the elements of its array, and which may overlap.
+
+use std::ops::Range;
+
+use device_registry::{Buffer, Device};
+
+use crate::call::Call;
+
+/// What is wrong with a buffer of a call.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferProblem {
+    /// There is not one buffer for each array.
+    #[error("expected {expected} buffers, found {found}")]
+    Count {
+        /// The number of arrays.
+        expected: usize,
+        /// The number of buffers.
+        found: usize,
+    },
+    /// A buffer is of another device than the stream.
+    #[error("expected each buffer on `{expected}`, found one on `{found}`")]
+    Device {
+        /// The device of the stream.
+        expected: Device,
+        /// The device of the buffer.
+        found: Device,
+    },
+    /// The array needs more bytes.
+    #[error("an array of {needed} bytes is in a buffer of {found}")]
+    Short {
+        /// Where the array ends in its buffer.
+        needed: usize,
+        /// The length of the buffer.
+        found: usize,
+    },
+    /// The buffer begins between two elements of its memory.
+    #[error("array {place} begins at byte {offset} of its memory, expected a multiple of {size}")]
+    Alignment {
+        /// The number of the array, in the order of [`Call::arrays`].
+        place: usize,
+        /// Where the buffer begins in its memory.
+        offset: usize,
+        /// The bytes of an element.
+        size: usize,
+    },
+    /// An output overlaps another array of the call: the bytes from their first elements to their last do,
+    /// whether or not elements do.
+    #[error(
+        "an output may overlap another array, which this operator cannot have: bytes {output:?} and {other:?} of one memory"
+    )]
+    Overlap {
+        /// The bytes of the output, in their memory.
+        output: Range<usize>,
+        /// The bytes of the other array, in the same memory.
+        other: Range<usize>,
+    },
+}
+
+fn check_alignment(call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
+    for (place, ((dtype, _), buffer)) in call.arrays().zip(buffers).enumerate() {
+        let (offset, size) = (buffer.offset(), dtype.size());
+        if !offset.is_multiple_of(size) {
+            return Err(BufferProblem::Alignment { place, offset, size });
+        }
+    }
+    Ok(())
+}
+
+/// Checks buffers that are in the order of [`Call::arrays`]. `device` has an index.
+pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
+    let ranges = call.byte_ranges();
+    if buffers.len() != ranges.len() {
+        return Err(BufferProblem::Count { expected: ranges.len(), found: buffers.len() });
+    }
+    let mut offsets = 0;
+    for (bytes, buffer) in ranges.iter().zip(buffers) {
+        if buffer.device() != device {
+            return Err(BufferProblem::Device { expected: device, found: buffer.device() });
+        }
+        if bytes.end > buffer.len() {
+            return Err(BufferProblem::Short { needed: bytes.end, found: buffer.len() });
+        }
+        offsets |= buffer.offset();
+    }
+    // No element is larger than that.
+    if !offsets.is_multiple_of(8) {
+        check_alignment(call, buffers)?;
+    }
+    for place in ranges.len() - call.outputs().len()..ranges.len() {
+        for other in (0..ranges.len()).filter(|&other| other != place) {
+            if buffers[place].shares_memory(buffers[other]) {
+                check_overlap(call, buffers, place, other)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks an output and another array in the same memory.
+fn check_overlap(call: &Call, buffers: &[&Buffer], place: usize, other: usize) -> Result<(), BufferProblem> {
+    let used = |place: usize| {
+        let (bytes, start) = (&call.byte_ranges()[place], buffers[place].offset());
+        start + bytes.start..start + bytes.end
+    };
+    let (output, used) = (used(place), used(other));
+    // An array without elements overlaps nothing.
+    let apart = output.is_empty() || used.is_empty() || output.end <= used.start || used.end <= output.start;
+    let same_elements = || {
+        let array = |place| call.arrays().nth(place).map(|(dtype, layout)| (dtype.size(), layout));
+        buffers[place].offset() == buffers[other].offset() && array(place) == array(other)
+    };
+    if apart || (call.operator().is_elementwise() && same_elements()) {
+        return Ok(());
+    }
+    Err(BufferProblem::Overlap { output, other: used })
+}
