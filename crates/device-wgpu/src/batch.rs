@@ -7,9 +7,8 @@ use wgpu::{BufferDescriptor, BufferUsages, CommandBuffer, CommandEncoder};
 
 use crate::context::Context;
 use crate::memory::DeviceRange;
-use crate::staging::{Landings, PIECE, Staged, StagingBuffer};
+use crate::staging::{Landings, PIECE, Staged, StagedRead, StagingBuffer};
 use crate::submission::Submission;
-use crate::transfer::StagedRead;
 
 /// The length of the buffer that copies within one buffer go through, and that fills repeat.
 const BETWEEN: u64 = 16 << 20;
@@ -126,12 +125,12 @@ impl Batch {
     /// Host bytes where the device can read them. They are padded with zeros to whole words.
     fn stage(&mut self, bytes: &[u8]) -> Result<Staged, BackendError> {
         if let Some(open) = &mut self.open
-            && let Some(staged) = open.append(&self.context, bytes)
+            && let Some(staged) = open.append(&self.context.loss, bytes)
         {
             return staged;
         }
         let mut next = self.context.staging_buffer(bytes.len())?;
-        let Some(staged) = next.append(&self.context, bytes) else {
+        let Some(staged) = next.append(&self.context.loss, bytes) else {
             return Err(BackendError::other("a new staging buffer is too short"));
         };
         if let Some(open) = self.open.replace(next) {

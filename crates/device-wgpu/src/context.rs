@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, Weak};
 
 use device_registry::backend::BackendError;
+use device_registry::backend::testing::FaultPoint;
 use parking_lot::Mutex;
-use wgpu::{DeviceDescriptor, ErrorFilter, Features, PollError, PollType};
+use wgpu::{BufferDescriptor, DeviceDescriptor, ErrorFilter, Features, PollError, PollType};
 
 use crate::error;
 use crate::faults::Faults;
 use crate::loss::Loss;
 use crate::mapping::Mapping;
-use crate::native::WgpuStream;
+use crate::pool::StagingPool;
 use crate::ready::ready;
-use crate::staging::Staging;
 use crate::submission::Submission;
 
 /// The features that a timestamp between two submissions needs.
@@ -36,13 +36,19 @@ const FOR_KERNELS: Features = Features::SHADER_F16
     .union(Features::TIMESTAMP_QUERY_INSIDE_PASSES)
     .union(Features::PIPELINE_CACHE);
 
+/// A stream, which may gather work before it submits it.
+pub(crate) trait Gathering: Send + Sync {
+    /// Submits the gathered work.
+    fn submit_gathered(&self);
+}
+
 /// What the device, its streams and its events share.
 pub(crate) struct Context {
     pub(crate) instance: wgpu::Instance,
     pub(crate) adapter: wgpu::Adapter,
     pub(crate) device: wgpu::Device,
     pub(crate) queue: wgpu::Queue,
-    pub(crate) staging: Staging,
+    pub(crate) staging: StagingPool,
     /// The buffer that copies within one buffer go through. All streams share it, which is safe in the order
     /// of one queue.
     pub(crate) between: Mutex<Option<wgpu::Buffer>>,
@@ -53,7 +59,7 @@ pub(crate) struct Context {
     /// Whether streams gather no work, as other code submits to the queue.
     submits_at_once: AtomicBool,
     submitted_gathered: Once,
-    streams: Mutex<Vec<Weak<WgpuStream>>>,
+    streams: Mutex<Vec<Weak<dyn Gathering>>>,
 }
 
 impl Context {
@@ -118,17 +124,22 @@ impl Context {
     }
 
     /// Notes a new stream, which may gather work.
-    pub(crate) fn add_stream(&self, stream: &Arc<WgpuStream>) {
+    pub(crate) fn add_stream(&self, stream: Weak<dyn Gathering>) {
         let mut streams = self.streams.lock();
         // At each doubling, so that a device with a million streams looks at each a few times.
         if streams.len() == streams.capacity() {
             streams.retain(|stream| stream.strong_count() > 0);
         }
-        streams.push(Arc::downgrade(stream));
+        streams.push(stream);
     }
 
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Counts an operation that is about to be submitted: see [`Faults::before`].
+    pub(crate) fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
+        self.faults.before(operation, &self.loss)
     }
 
     /// Fails if the device is known to be lost.
@@ -166,6 +177,15 @@ impl Context {
             self.probe()?;
         }
         Err(error::caught(error))
+    }
+
+    /// Creates a buffer.
+    pub(crate) fn create_buffer(
+        &self,
+        descriptor: &BufferDescriptor<'_>,
+    ) -> Result<wgpu::Buffer, BackendError> {
+        let created = self.checked(|device| device.create_buffer(descriptor));
+        created.map_err(|error| error::for_len(error, descriptor.size))
     }
 
     /// Submits finished commands.

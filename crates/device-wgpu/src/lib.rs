@@ -12,6 +12,7 @@ mod loss;
 mod mapping;
 mod memory;
 mod native;
+mod pool;
 mod properties;
 mod ready;
 mod staging;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use wgpu::CommandBuffer;
 
 use crate::batch::{Batch, BegunReads};
-use crate::context::Context;
+use crate::context::{Context, Gathering};
 use crate::submission::Submission;
 
 /// An open device of `wgpu`, with its native handles: for programs and kernels.
@@ -148,7 +148,8 @@ impl WgpuStream {
     pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Arc<Self> {
         let (context, reads) = (Arc::clone(context), Arc::clone(reads));
         let stream = Arc::new(Self { context, reads, work: Mutex::default() });
-        stream.context.add_stream(&stream);
+        let weak = Arc::downgrade(&stream);
+        stream.context.add_stream(weak);
         stream
     }
 
@@ -206,12 +207,6 @@ impl WgpuStream {
         added
     }
 
-    /// Submits the gathered work. The next [`flush`](Self::flush) reports its failure.
-    pub(crate) fn submit_gathered(&self) {
-        let reads = self.work.lock().submit_gathered();
-        reads.hand_to(&self.reads);
-    }
-
     /// Submits the gathered work, and returns the failure of earlier work, if it was not reported yet.
     pub(crate) fn flush(&self) -> Result<(), BackendError> {
         self.flush_all().1
@@ -254,6 +249,14 @@ impl WgpuStream {
         let work = self.work.lock();
         // Done now, before other streams submit more.
         work.last.as_ref().inspect(|last| last.track(&self.context.queue)).cloned()
+    }
+}
+
+impl Gathering for WgpuStream {
+    /// Submits the gathered work. The next [`flush`](WgpuStream::flush) reports its failure.
+    fn submit_gathered(&self) {
+        let reads = self.work.lock().submit_gathered();
+        reads.hand_to(&self.reads);
     }
 }
 

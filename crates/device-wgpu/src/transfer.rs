@@ -5,43 +5,15 @@ use std::sync::Arc;
 
 use device_registry::backend::testing::FaultPoint;
 use device_registry::backend::{BackendError, FillPattern, Span};
-use wgpu::{BufferDescriptor, MapMode};
+use wgpu::BufferDescriptor;
 
 use crate::batch::Batch;
 use crate::context::Context;
-use crate::error;
-use crate::mapping::Mapping;
 use crate::memory::{DeviceRange, USES, whole_words};
-use crate::staging::{Landings, PIECE};
+use crate::staging::{PIECE, StagedRead};
 use crate::submission::Submission;
 
-/// Bytes that are being read in pieces, each into its own buffer.
-pub(crate) struct StagedRead {
-    pieces: Vec<(wgpu::Buffer, Arc<Mapping>)>,
-    submission: Arc<Submission>,
-}
-
-impl StagedRead {
-    /// Begins to map what a submission copies.
-    pub(crate) fn begin(landings: Landings, submission: &Arc<Submission>) -> Self {
-        let begin = |(landing, len): (wgpu::Buffer, u64)| {
-            let mapping = Mapping::begin(&landing, MapMode::Read, len);
-            (landing, mapping)
-        };
-        Self { pieces: landings.into_iter().map(begin).collect(), submission: Arc::clone(submission) }
-    }
-}
-
 impl Context {
-    /// Creates a buffer.
-    pub(crate) fn create_buffer(
-        &self,
-        descriptor: &BufferDescriptor<'_>,
-    ) -> Result<wgpu::Buffer, BackendError> {
-        let created = self.checked(|device| device.create_buffer(descriptor));
-        created.map_err(|error| error::for_len(error, descriptor.size))
-    }
-
     /// Memory for `len` bytes.
     pub(crate) fn allocate(&self, len: usize) -> Result<wgpu::Buffer, BackendError> {
         self.before(FaultPoint::Allocate { len })?;
@@ -51,15 +23,6 @@ impl Context {
         // memory that finished work held.
         self.poll_loss()?;
         self.create_buffer(&descriptor)
-    }
-
-    /// Waits for the bytes, and copies them to the host.
-    pub(crate) fn finish_read(&self, read: StagedRead, destination: &mut [u8]) -> Result<(), BackendError> {
-        for ((landing, mapping), piece) in read.pieces.into_iter().zip(destination.chunks_mut(PIECE)) {
-            self.wait_mapped(&read.submission, &mapping)?;
-            self.unload(landing, piece)?;
-        }
-        Ok(())
     }
 
     /// Writes, with the device behind the host by a piece.
