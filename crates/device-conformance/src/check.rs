@@ -6,7 +6,6 @@ use std::time::Duration;
 use device_registry::Device;
 
 use crate::backend_lock::BackendLock;
-use crate::checks::GROUPS;
 use crate::context::Context;
 use crate::failure::{Failure, ensure_supported};
 use crate::hung::Hung;
@@ -16,11 +15,6 @@ use crate::{fault_injection, watchdog};
 /// How long a check may take by default: so long that a busy machine fails no check. Those that pass take a
 /// few seconds at most, on two cores and a device that is emulated.
 pub const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(30);
-
-/// All checks, by group.
-pub fn checks() -> impl Iterator<Item = &'static Check> {
-    GROUPS.iter().copied().flatten().copied().flatten()
-}
 
 /// A test of one property that every device has, if it offers what the check [needs](Self::requirements).
 ///

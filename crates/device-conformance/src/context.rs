@@ -5,13 +5,11 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-use device_registry::{
-    Buffer, Device, DeviceError, DeviceProperties, Presence, Stream, device, device_count,
-};
+use device_registry::{Buffer, Device, DeviceError, DeviceProperties, Stream, device_count};
 use parking_lot::Mutex;
 
+use crate::devices::{all_devices, is_absent, is_lost_permanently};
 use crate::failure::{Failure, ensure, ensure_supported};
-use crate::fault_injection;
 use crate::watchdog::panic_message;
 
 /// A check's device.
@@ -68,10 +66,7 @@ impl Context {
                 "the backend's other devices are absent, and the check needs two",
             ));
         };
-        ensure_supported!(
-            !fault_injection::is_lost_permanently(peer),
-            "an earlier check lost `{peer}`, and a reset failed"
-        );
+        ensure_supported!(!is_lost_permanently(peer), "an earlier check lost `{peer}`, and a reset failed");
         Ok(peer)
     }
 
@@ -111,23 +106,6 @@ impl Context {
         });
         ranges.filter(move |range| !range.is_empty() && range.end <= len)
     }
-}
-
-/// The devices of a device's backend that are there.
-pub(crate) fn present_devices(of: Device) -> Result<Vec<Device>, Failure> {
-    let mut devices = all_devices(of)?;
-    devices.retain(|&device| !is_absent(device));
-    Ok(devices)
-}
-
-/// Whether the backend says that the device is not there. Checks find every other answer.
-fn is_absent(device: Device) -> bool {
-    matches!(device.presence(), Ok(Presence::Absent(_)))
-}
-
-/// All devices of a device's backend, absent ones too.
-pub(crate) fn all_devices(of: Device) -> Result<Vec<Device>, Failure> {
-    (0..device_count(of.name())?).map(|ordinal| Ok(device(&format!("{}:{ordinal}", of.name()))?)).collect()
 }
 
 /// Allocates memory on a device, and writes these bytes to it.
@@ -234,9 +212,10 @@ pub(crate) fn in_threads(
 #[cfg(test)]
 mod tests {
     use device_registry::backend::{Backend, BackendDescriptor, BackendError, OpenedDevice};
-    use device_registry::backends;
+    use device_registry::{Presence, backends, device};
 
     use super::*;
+    use crate::devices::present_devices;
 
     #[test]
     fn bytes_differ_by_offset_and_seed() {

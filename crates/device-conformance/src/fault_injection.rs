@@ -1,15 +1,13 @@
 //! Fault injection: what the checks of errors and of lost devices have in common.
 
-use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use device_registry::{BackendErrorKind, Buffer, Device, DeviceError, Fault, Stream};
-use parking_lot::{Mutex, MutexGuard};
 
-use crate::checks::events::hold_back;
-use crate::context::all_devices;
+use crate::busy::hold_back;
+use crate::devices::{all_devices, is_lost_permanently, lost_permanently};
 use crate::failure::{Failure, ensure};
 
 /// Makes the check unsupported unless the device offers fault injection.
@@ -66,16 +64,6 @@ pub(crate) fn clean_up(device: Device) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Whether a check has lost the device and a reset failed. Later checks have no device to test.
-pub(crate) fn is_lost_permanently(device: Device) -> bool {
-    lost_permanently().contains(&device.resolve())
-}
-
-fn lost_permanently() -> MutexGuard<'static, BTreeSet<Device>> {
-    static DEVICES: Mutex<BTreeSet<Device>> = Mutex::new(BTreeSet::new());
-    DEVICES.lock()
 }
 
 /// Resets a lost device, so that the next call opens it afresh.

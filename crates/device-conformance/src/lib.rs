@@ -3,10 +3,12 @@
 
 mod availability;
 mod backend_lock;
+mod busy;
 mod check;
 mod checks;
 mod context;
 mod device_or_skip;
+mod devices;
 mod environment;
 mod expectations;
 mod failure;
@@ -26,7 +28,8 @@ pub mod testing;
 mod verdict;
 mod watchdog;
 
-pub use crate::check::{Check, DEFAULT_TIME_LIMIT, checks};
+pub use crate::check::{Check, DEFAULT_TIME_LIMIT};
+pub use crate::checks::checks;
 pub use crate::device_or_skip::device_or_skip;
 pub use crate::outcome::Outcome;
 // Not public API. Used by this repository's fuzz targets.

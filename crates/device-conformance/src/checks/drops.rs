@@ -6,8 +6,8 @@ use std::thread;
 use device_registry::Buffer;
 
 use super::check;
-use super::events::hold_back;
 use super::memory::expect_no_leak;
+use crate::busy::hold_back;
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_content, in_threads};
 use crate::failure::{Failure, ensure};

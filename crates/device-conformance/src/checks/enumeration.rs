@@ -4,7 +4,8 @@ use device_registry::{DeviceError, device};
 
 use super::check;
 use crate::check::Check;
-use crate::context::{Context, in_threads, present_devices};
+use crate::context::{Context, in_threads};
+use crate::devices::present_devices;
 use crate::failure::{Failure, ensure};
 use crate::subprocess;
 

@@ -1,6 +1,5 @@
 //! Events: when they are done, waiting for them, and their timestamps.
 
-use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use device_registry::{BackendErrorKind, Buffer, Device, Event, EventOptions, Str
 
 use super::check;
 use super::lasting::{ATTEMPTS, LastingWork, Waited};
-use super::streams::{busy_pair, keep_busy};
+use crate::busy::{busy_pair, hold_back, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
 use crate::failure::{Failure, ensure};
@@ -169,15 +168,6 @@ fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
         stream.record()?.synchronize()?;
     }
     Ok(())
-}
-
-/// Blocks a stream with a host call, until the returned sender is dropped.
-pub(crate) fn hold_back(stream: &Stream) -> Result<mpsc::Sender<()>, Failure> {
-    let (release, released) = mpsc::channel::<()>();
-    stream.host_call(move || {
-        let _ = released.recv();
-    })?;
-    Ok(release)
 }
 
 fn what_comes_behind_is_not_waited_for(context: &Context) -> Result<(), Failure> {

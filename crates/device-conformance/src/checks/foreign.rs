@@ -4,7 +4,8 @@ use device_registry::Device;
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads, present_devices};
+use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
+use crate::devices::present_devices;
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use super::check;
-use super::streams::{busy_pair, keep_busy};
+use crate::busy::{busy_pair, hold_back, keep_busy};
 use crate::check::Check;
 use crate::context::{Context, expect_content};
 use crate::failure::{Failure, ensure};
@@ -44,7 +44,7 @@ fn hold_back_the_work_behind(context: &Context) -> Result<(), Failure> {
     let stream = context.stream()?;
     for round in 0..10 {
         let buffer = context.filled(&[0xEE; 2000])?;
-        let release = super::events::hold_back(&stream)?;
+        let release = hold_back(&stream)?;
         stream.fill(&buffer, 0..2000, &[round])?;
         stream.write(&buffer, 0, vec![round; 2000])?;
         expect_content(&buffer, &[0xEE; 2000], format_args!("while the host call runs, in round {round}"))?;

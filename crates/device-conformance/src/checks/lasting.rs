@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use device_registry::backend::BackendErrorKind;
 use device_registry::{Buffer, Device, DeviceError, Stream};
 
-use super::streams::keep_busy;
+use crate::busy::keep_busy;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -6,7 +6,7 @@ mod copies;
 mod drops;
 mod enumeration;
 mod errors;
-pub(crate) mod events;
+mod events;
 mod fill;
 mod foreign;
 mod host_calls;
@@ -26,7 +26,7 @@ mod unsupported;
 use crate::check::Check;
 
 /// All groups, in the order in which a backend is written. A group has one or more themes.
-pub(crate) static GROUPS: &[&[&[Check]]] = &[
+static GROUPS: &[&[&[Check]]] = &[
     &[enumeration::CHECKS],
     &[properties::CHECKS],
     &[opening::CHECKS],
@@ -48,6 +48,11 @@ pub(crate) static GROUPS: &[&[&[Check]]] = &[
     &[unsupported::CHECKS],
     &[messages::CHECKS],
 ];
+
+/// All checks, by group.
+pub fn checks() -> impl Iterator<Item = &'static Check> {
+    GROUPS.iter().copied().flatten().copied().flatten()
+}
 
 /// `check!(group::function, "what it proves")`: the function as a check of the group.
 macro_rules! check {

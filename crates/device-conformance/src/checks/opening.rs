@@ -6,7 +6,8 @@ use device_registry::device;
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, bytes, expect_content, filled, in_threads, present_devices};
+use crate::context::{Context, bytes, expect_content, filled, in_threads};
+use crate::devices::present_devices;
 use crate::failure::Failure;
 
 pub(super) const CHECKS: &[Check] = &[

@@ -3,7 +3,8 @@
 use device_registry::StreamGuard;
 
 use super::check;
-use super::streams::{busy_pair, expect_read, keep_busy};
+use super::streams::expect_read;
+use crate::busy::{busy_pair, keep_busy};
 use crate::check::Check;
 use crate::context::{Context, bytes, expect_bytes, expect_content};
 use crate::failure::Failure;

@@ -6,7 +6,8 @@ use device_registry::{DeviceError, DeviceProperties};
 
 use super::check;
 use crate::check::{Check, Need};
-use crate::context::{Context, in_threads, present_devices};
+use crate::context::{Context, in_threads};
+use crate::devices::present_devices;
 use crate::failure::{Failure, ensure};
 
 pub(super) const CHECKS: &[Check] = &[

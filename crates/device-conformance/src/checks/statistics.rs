@@ -9,9 +9,8 @@ use device_registry::{Buffer, Device, MemoryStatistics, Stream};
 
 use super::check;
 use super::drops::orders;
-use super::events::hold_back;
 use super::memory::{MOST, TOO_MUCH, expect_no_leak, out_of_memory};
-use super::streams::{busy_pair, keep_busy};
+use crate::busy::{busy_pair, hold_back, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled, in_threads};
 use crate::failure::{Failure, ensure};

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use device_registry::{Buffer, HostBuffer, Priority, Stream, StreamOptions};
+use device_registry::{HostBuffer, Priority, Stream, StreamOptions};
 
 use super::check;
 use super::fill::{allows, patterns};
 use super::lasting::LastingWork;
+use crate::busy::{busy_pair, keep_busy};
 use crate::check::{Check, Need};
 use crate::context::{Context, bytes, content, expect_bytes, expect_content, in_threads};
 use crate::failure::{Failure, ensure};
@@ -117,21 +118,6 @@ pub(super) fn expect_read(
 ) -> Result<(), Failure> {
     let read = stream.read(&of.buffer, 0..of.bytes.len())?.wait()?;
     expect_bytes(&read, &of.bytes, what)
-}
-
-/// Enqueues work that takes a while: copies back and forth between two buffers with the same bytes.
-pub(super) fn keep_busy(stream: &Stream, pair: &[Buffer; 2], times: usize) -> Result<(), Failure> {
-    for index in 0..times {
-        let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
-        stream.copy(from, 0..from.len(), to, 0)?;
-    }
-    Ok(())
-}
-
-/// Two buffers for [`keep_busy`].
-pub(super) fn busy_pair(context: &Context) -> Result<[Buffer; 2], Failure> {
-    const LEN: usize = 1 << 20;
-    Ok([context.filled(&[7; LEN])?, context.filled(&[7; LEN])?])
 }
 
 fn round_trip(context: &Context) -> Result<(), Failure> {

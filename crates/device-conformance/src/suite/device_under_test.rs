@@ -4,15 +4,16 @@ use std::sync::{Arc, OnceLock};
 
 use device_registry::Device;
 
-use super::Suite;
+use super::builder::Suite;
 use super::hangs::Hangs;
 use crate::availability::unavailable_reason;
 use crate::check::Check;
+use crate::devices::is_lost_permanently;
 use crate::environment::REQUIRE;
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::verdict::{Judged, Verdict};
-use crate::{expectations, fault_injection, watchdog};
+use crate::{expectations, watchdog};
 
 /// Loading a backend, and opening a device, may each take this many times as long as a check.
 pub(super) const OPENING: u32 = 6;
@@ -38,7 +39,7 @@ impl DeviceUnderTest {
         match self.unavailable() {
             Some(reason) if !self.required => Verdict::Skipped(reason.to_owned()).into(),
             Some(reason) => Verdict::Failed(format!("{REQUIRE} lists it, and {reason}")).into(),
-            None if fault_injection::is_lost_permanently(self.device) => {
+            None if is_lost_permanently(self.device) => {
                 Verdict::Skipped("not run: an earlier check lost the device, and a reset failed".to_owned())
                     .into()
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Suite;
+use super::builder::Suite;
 use super::device_under_test::{DeviceUnderTest, OPENING};
 use super::hangs::Hangs;
 use super::workers::Workers;

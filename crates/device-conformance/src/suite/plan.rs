@@ -7,11 +7,11 @@ use device_registry::backends;
 use libtest_mimic::Trial;
 use parking_lot::Mutex;
 
-use super::Suite;
+use super::builder::{Suite, backend_of};
 use super::host::Host;
 use super::trials::DeviceTrials;
 use crate::availability::Availability;
-use crate::check::checks;
+use crate::checks::checks;
 use crate::environment::REQUIRE;
 use crate::expectations::{Expectation, unmatched_pattern};
 use crate::summary::Summary;
@@ -107,11 +107,6 @@ impl Plan {
         }
         self.trials.push(Trial::test(format!("{name}::devices"), move || Err(message.into())));
     }
-}
-
-/// The name of the backend in a device string.
-pub(super) fn backend_of(device: &str) -> &str {
-    device.split(':').next().unwrap_or_default()
 }
 
 impl Suite {

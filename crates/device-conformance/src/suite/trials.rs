@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libtest_mimic::Trial;
 use parking_lot::Mutex;
 
-use super::Suite;
+use super::builder::Suite;
 use super::host::Host;
 use crate::check::Check;
 use crate::expectations;

@@ -6,10 +6,10 @@ use std::thread;
 
 use device_registry::{CallStep, CallWatch, DriverCall};
 
-use super::Suite;
+use super::builder::Suite;
 use super::host::Here;
 use super::wire::{Reply, Request, parse_request, reply_line};
-use crate::check::checks;
+use crate::checks::checks;
 use crate::environment::{WORKER, Worker};
 use crate::verdict::Verdict;
 

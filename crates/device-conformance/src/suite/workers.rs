@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::Suite;
+use super::builder::Suite;
 use super::device_under_test::OPENING;
 use super::wire::{Reply, Request, parse_reply, request_line};
 use crate::availability::Availability;

@@ -3,8 +3,8 @@
 use device_registry::{Buffer, DeviceError, Fault};
 
 use super::{BEFORE, LEN, Scene, is_about, is_well, refused, scene};
+use crate::busy::hold_back;
 use crate::check::Check;
-use crate::checks::events::hold_back;
 use crate::context::{Context, bytes, content, expect_bytes, expect_content};
 use crate::failure::Failure;
 use crate::fault_injection::{expect_failed, fail_next_copy, inject};

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use device_registry::{Device, Fault};
 
 use super::{LEN, Scene, is_about, is_the_same, is_well, scene, works};
+use crate::busy::hold_back;
 use crate::check::{Check, Need};
-use crate::checks::events::hold_back;
 use crate::context::{Context, bytes, content, expect_bytes, expect_content, filled, in_threads};
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_error, expect_failed, failing_write, inject};

@@ -7,8 +7,8 @@ use std::thread;
 use device_registry::{Event, Fault};
 
 use super::{BEFORE, LEN, Scene, is_about, is_the_same, is_well, scene, works};
+use crate::busy::hold_back;
 use crate::check::Check;
-use crate::checks::events::hold_back;
 use crate::context::{Context, expect_bytes, expect_content};
 use crate::failure::{Failure, ensure, ensure_supported};
 use crate::fault_injection::{accepted, expect_failed, fail_next_copy, failing_write, inject};

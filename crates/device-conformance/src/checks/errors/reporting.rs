@@ -8,9 +8,9 @@ use device_registry::backend::BackendError;
 use device_registry::{Buffer, DeviceError, Stream, StreamGuard};
 
 use super::{LEN, Scene, is_about, is_well, scene, works};
+use crate::busy::hold_back;
 use crate::check::Check;
 use crate::checks::check;
-use crate::checks::events::hold_back;
 use crate::context::{Context, expect_content};
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{

@@ -3,9 +3,9 @@
 use device_registry::Pending;
 
 use super::{Handles, LEN, works};
+use crate::busy::hold_back;
 use crate::check::Check;
 use crate::checks::drops::orders;
-use crate::checks::events::hold_back;
 use crate::context::{Context, bytes, expect_content};
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{lose, reset, until};

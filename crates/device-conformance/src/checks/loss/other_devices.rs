@@ -3,8 +3,8 @@
 use device_registry::{Device, Fault};
 
 use super::{LEN, works};
+use crate::busy::hold_back;
 use crate::check::{Check, Need};
-use crate::checks::events::hold_back;
 use crate::context::{Context, bytes, expect_bytes, expect_content, filled};
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_error, expect_lost, inject, lose, reset};

@@ -3,8 +3,8 @@
 use device_registry::{Buffer, DeviceError, Fault, Presence, first_available, is_available};
 
 use super::{Handles, LEN, works};
+use crate::busy::hold_back;
 use crate::check::Check;
-use crate::checks::events::hold_back;
 use crate::context::Context;
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_lost, inject, lose, reset};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use device_registry::{DeviceError, Event, Fault, HostBuffer, Stream};
 
 use super::{LEN, works};
+use crate::busy::hold_back;
 use crate::check::Check;
-use crate::checks::events::hold_back;
 use crate::context::{Context, expect_bytes, in_threads};
 use crate::failure::{Failure, ensure};
 use crate::fault_injection::{expect_lost, inject, lose, reset, until};
