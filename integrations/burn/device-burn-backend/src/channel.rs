@@ -2,10 +2,14 @@
 
 use burn_backend::{DType, Shape};
 use burn_ir::TensorIr;
-use burn_router::{MultiBackendBridge, RouterChannel, RouterTensor};
+use burn_router::{BackendRouter, MultiBackendBridge, RouterChannel, RouterTensor};
 
+use crate::client::RegistryClient;
+use crate::device::RegistryDevice;
 use crate::table::Held;
-use crate::{RegistryClient, RegistryDevice};
+
+/// burn's backend: every operation on any registered device.
+pub type Registry = BackendRouter<RegistryChannel>;
 
 /// The channel to all registered devices.
 #[derive(Clone, Copy, Debug)]

@@ -21,8 +21,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::counts::{Counters, Counts, Moved, Way};
-use crate::describe::{self, Memory, Steps};
-use crate::engine::{self, Settled};
+use crate::describe;
+use crate::device::RegistryDevice;
+use crate::engine::{self, KernelUse, Settled};
 use crate::failure::{self, Cause, Failure};
 use crate::fallback::{self, Fallback};
 use crate::lease::Lease;
@@ -30,10 +31,10 @@ use crate::on_host;
 use crate::operation::{Operands, OperationName, Signature, copy};
 use crate::profile::Windows;
 use crate::queue::{BurnQueue, Refused, Written};
-use crate::random::Random;
+use crate::random::{self, Random};
+use crate::step::{Memory, Steps};
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
-use crate::{KernelUse, RegistryDevice};
 
 const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
 const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
@@ -491,7 +492,7 @@ impl Client {
     ) -> Result<(Outputs, Way), Cause> {
         let (device, numbers) = (self.queue.device(), self.random.take(out.shape.num_elements()));
         if self.kernels()?.is_some()
-            && let Some(draw) = describe::draw(distribution, out.dtype)
+            && let Some(draw) = random::draw(distribution, out.dtype)
             && let Some(steps) = fallback::isolate(|| describe::random_step(draw, numbers, operands, device))
                 .map_err(Cause::KernelSetPanicked)?
         {

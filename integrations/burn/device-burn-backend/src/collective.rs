@@ -15,10 +15,11 @@ use burn_ir::{AllReduceOpIr, DistributedOperationIr, OperationIr};
 use burn_router::{RouterChannel, RouterClient, RouterTensor};
 use parking_lot::{Condvar, Mutex};
 
+use crate::channel::{Registry, RegistryChannel};
+use crate::client::RegistryClient;
 use crate::failure::Cause;
 use crate::fallback;
 use crate::operation::{Operands, OperationName, Signature};
-use crate::{Registry, RegistryChannel, RegistryClient};
 
 type Tensor = RouterTensor<RegistryClient>;
 

@@ -10,8 +10,10 @@ use device_kernels::{
     Binary, Compare, Conv2d, Dims, Layout, LayoutError, Operator, Reduction, Unary, Update,
 };
 
-use crate::describe::{Mapping, Memory, Operand, Step, Steps, dtype_of, scalar, update};
+use crate::dtype::dtype_of;
+use crate::mapping::{Mapping, Operand, scalar, update};
 use crate::operation::Operands;
+use crate::step::{Memory, Step, Steps};
 
 const BOOL: DType = DType::Bool(BoolStore::Native);
 

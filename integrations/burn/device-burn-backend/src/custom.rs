@@ -5,7 +5,7 @@ use burn_ir::{CustomOpIr, OperationIr, ScalarIr, TensorIr};
 use burn_router::{RouterClient, RouterTensor};
 use device_kernels::{CustomOperator, Scalar};
 
-use crate::RegistryClient;
+use crate::client::RegistryClient;
 
 /// A tensor of [`Registry`](crate::Registry): its primitive of any kind.
 pub type RegistryPrimitive = RouterTensor<RegistryClient>;

@@ -4,9 +4,6 @@
 //! named there. A burn release with new ones needs no change: an operation that no file names runs on burn's
 //! CPU engine.
 
-use std::borrow::Cow;
-use std::ops::Deref;
-
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
@@ -15,17 +12,19 @@ use burn_ir::{
     CustomOpIr, FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr,
     PadModeIr, ScalarIr, TensorIr,
 };
-use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
-    Argument, ArgumentRef, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Planned,
-    Pool2d, Reduction, RunError, Scalar, Sorted, Unary, Update,
+    Argument, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Pool2d, Reduction,
+    Scalar, Sorted, Unary, Update,
 };
 use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
 
 use crate::compose::{self, Planes};
+use crate::dtype::{dtype_of, integers};
+use crate::mapping::{Described, Mapping, Operand, layout_of, one, scalar, update, value};
 use crate::operation::Operands;
 use crate::random::Numbers;
+use crate::step::Steps;
 use crate::table::RegistryTensor;
 
 /// A view, by what changes in the layout.
@@ -100,82 +99,6 @@ pub(crate) fn joins(
     }
 }
 
-/// A call of a kernel, and the memory of its arrays.
-#[derive(Debug)]
-pub(crate) struct Step {
-    pub(crate) planned: Planned,
-    /// In the order of [`Call::arrays`](device_kernels::Call::arrays).
-    pub(crate) memory: SmallVec<[Memory; 4]>,
-}
-
-/// Whose memory an array is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Memory {
-    Input(usize),
-    /// An output or, after the outputs, a value between steps.
-    Output(usize),
-}
-
-/// Calls of kernels that do an operation, one after the other. Its outputs are new memory, without gaps.
-#[derive(Debug)]
-pub(crate) struct Steps {
-    pub(crate) steps: SmallVec<[Step; 1]>,
-    /// The memory between steps.
-    pub(crate) scratch: Vec<TensorIr>,
-}
-
-impl Steps {
-    /// The tensors that the steps write: the outputs, and intermediate results.
-    pub(crate) fn written<'a>(&self, operands: &'a Operands) -> Cow<'a, [TensorIr]> {
-        match &self.scratch[..] {
-            [] => Cow::Borrowed(&operands.outputs),
-            scratch => Cow::Owned(operands.outputs.iter().chain(scratch).cloned().collect()),
-        }
-    }
-}
-
-impl Deref for Steps {
-    type Target = [Step];
-
-    fn deref(&self) -> &[Step] {
-        &self.steps
-    }
-}
-
-impl FromIterator<Step> for Steps {
-    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
-        Self { steps: steps.into_iter().collect(), scratch: Vec::new() }
-    }
-}
-
-/// An argument of a kernel, and where it is.
-#[derive(Clone, Copy)]
-pub(crate) struct Operand {
-    argument: Argument,
-    memory: Option<Memory>,
-}
-
-impl Operand {
-    pub(crate) fn array(
-        dtype: device_kernels::DType,
-        layout: device_kernels::Layout,
-        memory: Memory,
-    ) -> Self {
-        Self { argument: Argument::Array(dtype, layout), memory: Some(memory) }
-    }
-
-    fn described(&self) -> Described<'_> {
-        Described { argument: (&self.argument).into(), memory: self.memory }
-    }
-}
-
-/// An [`Operand`] by reference, from which a plan that is there already is found.
-#[derive(Clone, Copy)]
-struct Described<'a> {
-    argument: ArgumentRef<'a>,
-    memory: Option<Memory>,
-}
-
 /// The calls of kernels that do `operation` on `device`. `None` if there are none, if a dtype or a shape is
 /// not for kernels, or if no kernel set of the device has one of them.
 pub(crate) fn steps(
@@ -216,45 +139,6 @@ pub(crate) fn custom(
     Ok(step.into_iter().collect())
 }
 
-/// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
-pub(crate) fn draw(distribution: Distribution, tensor_dtype: DType) -> Option<Draw> {
-    let dtype = dtype_of(tensor_dtype)?;
-    if dtype.is_float() {
-        return Some(match distribution {
-            Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
-            Distribution::Uniform(low, high) => Draw::Uniform { low, high },
-            Distribution::Normal(mean, deviation) => Draw::Normal { mean, deviation },
-            Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
-        });
-    }
-    match distribution {
-        Distribution::Bernoulli(probability) => Some(Draw::Bernoulli { probability }),
-        Distribution::Uniform(low, high) => Some(Draw::Integers { low: low as i64, high: high as i64 }),
-        Distribution::Default => all_integers(tensor_dtype),
-        Distribution::Normal(..) => None,
-    }
-}
-
-/// Any integer of `dtype`, as far as `i64` has it.
-pub(crate) fn all_integers(dtype: DType) -> Option<Draw> {
-    let (low, high) = integers(dtype)?;
-    Some(Draw::Integers { low, high: high.saturating_add(1) })
-}
-
-/// The smallest and the largest integer of `dtype`, as far as `i64` has them.
-fn integers(dtype: DType) -> Option<(i64, i64)> {
-    Some(match dtype {
-        DType::U8 => (0, u8::MAX.into()),
-        DType::U16 => (0, u16::MAX.into()),
-        DType::U32 => (0, u32::MAX.into()),
-        DType::I8 => (i8::MIN.into(), i8::MAX.into()),
-        DType::I16 => (i16::MIN.into(), i16::MAX.into()),
-        DType::I32 => (i32::MIN.into(), i32::MAX.into()),
-        DType::I64 | DType::U64 => (i64::MIN, i64::MAX),
-        _ => return None,
-    })
-}
-
 /// A call that draws random numbers for the only output on `device`, if a kernel set of it does.
 pub(crate) fn random_step(
     draw: Draw,
@@ -268,36 +152,6 @@ pub(crate) fn random_step(
     one(mapping.step(numbers.operator(draw, dtype), &[], &[out]))
 }
 
-/// The dtype of kernels. `None` for those that kernels do not have.
-pub(crate) fn dtype_of(dtype: DType) -> Option<device_kernels::DType> {
-    Some(match dtype {
-        DType::F32 => device_kernels::DType::F32,
-        DType::F16 => device_kernels::DType::F16,
-        DType::BF16 => device_kernels::DType::BF16,
-        DType::F64 => device_kernels::DType::F64,
-        DType::I32 => device_kernels::DType::I32,
-        DType::I64 => device_kernels::DType::I64,
-        DType::U8 => device_kernels::DType::U8,
-        DType::U32 => device_kernels::DType::U32,
-        DType::Bool(BoolStore::Native) => device_kernels::DType::Bool,
-        _ => return None,
-    })
-}
-
-pub(crate) fn scalar(scalar: ScalarIr) -> Operand {
-    Operand { argument: Argument::Scalar(value(scalar)), memory: None }
-}
-
-fn value(scalar: ScalarIr) -> Scalar {
-    match scalar {
-        ScalarIr::Float(value) => Scalar::Float(value),
-        ScalarIr::Int(value) => Scalar::Int(value),
-        // The same bits: larger numbers do not fit into any dtype of kernels.
-        ScalarIr::UInt(value) => Scalar::Int(value as i64),
-        ScalarIr::Bool(value) => Scalar::Bool(value),
-    }
-}
-
 /// A bound for elements of the tensor. A bound beyond the integers of its dtype becomes the last one in
 /// range.
 fn bound(limit: ScalarIr, tensor: &TensorIr) -> ScalarIr {
@@ -309,132 +163,7 @@ fn bound(limit: ScalarIr, tensor: &TensorIr) -> ScalarIr {
     integers(tensor.dtype).map_or(limit, |(low, high)| ScalarIr::Int(value.clamp(low, high)))
 }
 
-fn layout_of(layout: &Layout) -> Option<device_kernels::Layout> {
-    device_kernels::Layout::strided(&layout.shape()[..], layout.strides(), layout.start_offset()).ok()
-}
-
-fn one(step: Option<Step>) -> Option<Steps> {
-    step.map(|step| Steps::from_iter([step]))
-}
-
-impl Operand {
-    /// The same array with another layout.
-    pub(crate) fn view(
-        self,
-        view: impl FnOnce(device_kernels::Layout) -> Result<device_kernels::Layout, device_kernels::LayoutError>,
-    ) -> Option<Self> {
-        let (dtype, layout) = self.argument.array()?;
-        Some(Self { argument: Argument::Array(dtype, view(*layout).ok()?), ..self })
-    }
-
-    /// The same array as one of `shape`.
-    pub(crate) fn reshape(self, shape: &[usize]) -> Option<Self> {
-        self.view(|layout| layout.reshape(shape))
-    }
-
-    pub(crate) fn shape(&self) -> SmallVec<[usize; 8]> {
-        self.argument.array().map(|(_, layout)| layout.shape().into()).unwrap_or_default()
-    }
-
-    /// An array of one dimension less as an image of one row.
-    fn as_image(self) -> Option<Self> {
-        let shape = self.shape();
-        let [images, channels, len] = shape[..] else { return None };
-        self.reshape(&[images, channels, 1, len])
-    }
-}
-
-/// The tensors of one operation.
-pub(crate) struct Mapping<'a> {
-    pub(crate) operands: &'a Operands,
-    inputs: &'a [RegistryTensor],
-    device: Device,
-}
-
 impl Mapping<'_> {
-    pub(crate) fn input(&self, tensor: &TensorIr) -> Option<Operand> {
-        let place = Operands::place(tensor);
-        let input = self.inputs.get(place)?;
-        let argument = Argument::Array(dtype_of(input.dtype)?, layout_of(&input.layout)?);
-        Some(Operand { argument, memory: Some(Memory::Input(place)) })
-    }
-
-    pub(crate) fn out(&self, place: usize) -> Option<Operand> {
-        let out = self.operands.outputs.get(place)?;
-        let layout = device_kernels::Layout::contiguous(&out.shape[..]).ok()?;
-        let argument = Argument::Array(dtype_of(out.dtype)?, layout);
-        Some(Operand { argument, memory: Some(Memory::Output(place)) })
-    }
-
-    /// The input as it is, which takes no layout.
-    fn described_input(&self, tensor: &TensorIr) -> Option<Described<'_>> {
-        self.described_place(Operands::place(tensor))
-    }
-
-    /// The input at a place.
-    fn described_place(&self, place: usize) -> Option<Described<'_>> {
-        let input = self.inputs.get(place)?;
-        let argument = ArgumentRef::Array {
-            dtype: dtype_of(input.dtype)?,
-            shape: &input.layout.shape()[..],
-            strides: Some(input.layout.strides()),
-            offset: input.layout.start_offset(),
-        };
-        Some(Described { argument, memory: Some(Memory::Input(place)) })
-    }
-
-    /// The output as it is, which takes no layout.
-    fn described_out(&self, place: usize) -> Option<Described<'_>> {
-        let out = self.operands.outputs.get(place)?;
-        let (dtype, shape) = (dtype_of(out.dtype)?, &out.shape[..]);
-        let argument = ArgumentRef::Array { dtype, shape, strides: None, offset: 0 };
-        Some(Described { argument, memory: Some(Memory::Output(place)) })
-    }
-
-    /// A call, if the kernels' rules allow it and a set has it. Otherwise burn's engine judges it.
-    pub(crate) fn step(
-        &self,
-        operator: impl Into<Operator>,
-        inputs: &[Operand],
-        outputs: &[Operand],
-    ) -> Option<Step> {
-        fn described(operands: &[Operand]) -> SmallVec<[Described<'_>; 4]> {
-            operands.iter().map(Operand::described).collect()
-        }
-        self.described_step(operator, &described(inputs), &described(outputs))
-    }
-
-    fn described_step(
-        &self,
-        operator: impl Into<Operator>,
-        inputs: &[Described<'_>],
-        outputs: &[Described<'_>],
-    ) -> Option<Step> {
-        // A call that writes nothing has a plan even without a kernel. burn's engine then decides what to do.
-        self.planned(operator, inputs, outputs).ok()?
-    }
-
-    /// A call with the kernel that a set has for it. `None` if it writes nothing.
-    fn planned(
-        &self,
-        operator: impl Into<Operator>,
-        inputs: &[Described<'_>],
-        outputs: &[Described<'_>],
-    ) -> Result<Option<Step>, RunError> {
-        fn arguments<'a>(operands: &[Described<'a>]) -> SmallVec<[ArgumentRef<'a>; 4]> {
-            operands.iter().map(|one| one.argument).collect()
-        }
-        let planned = Planned::of(self.device, operator, &arguments(inputs), &arguments(outputs))?;
-        if planned.set().is_none() {
-            return Ok(None);
-        }
-        let call = planned.call();
-        let used = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
-        let used = used.map(|(_, &source)| &inputs[source]).chain(outputs);
-        let memory = used.map(|operand| operand.memory).collect::<Option<_>>();
-        Ok(memory.map(|memory| Step { planned, memory }))
-    }
-
     /// A call with only tensors, and one output.
     fn call(&self, operator: impl Into<Operator>, inputs: &[&TensorIr]) -> Option<Steps> {
         let inputs: SmallVec<[Described<'_>; 4]> =
@@ -459,24 +188,6 @@ impl Mapping<'_> {
     fn fill(&self, value: Scalar) -> Option<Steps> {
         let value = Operand { argument: Argument::Scalar(value), memory: None };
         one(self.step(Operator::Copy, &[value], &[self.out(0)?]))
-    }
-
-    pub(crate) fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {
-        let (input, out) = (self.input(input)?, self.out(0)?);
-        one(self.reduction(Operator::Reduce { reduction, dims }, dims, input, out))
-    }
-
-    /// A reduction into an output whose shape may lack the dimensions that are reduced.
-    pub(crate) fn reduction(
-        &self,
-        operator: Operator,
-        dims: Dims,
-        input: Operand,
-        out: Operand,
-    ) -> Option<Step> {
-        let mut shape = input.shape();
-        shape.iter_mut().enumerate().filter(|(dim, _)| dims.contains(*dim)).for_each(|(_, size)| *size = 1);
-        self.step(operator, &[input], &[out.reshape(&shape)?])
     }
 
     fn reduce_all(&self, reduction: Reduction, input: &TensorIr) -> Option<Steps> {
@@ -978,14 +689,6 @@ impl Mapping<'_> {
     }
 }
 
-pub(crate) fn update(update: &IndexingUpdateOp) -> Option<Update> {
-    match update {
-        IndexingUpdateOp::Assign => Some(Update::Replace),
-        IndexingUpdateOp::Add => Some(Update::Add),
-        _ => None,
-    }
-}
-
 /// The options of a convolution, if both edges have the same padding.
 fn conv(options: &Conv2dOptionsIr) -> Option<Conv2d> {
     let Conv2dOptionsIr { stride, padding: [vertical, horizontal], dilation, groups } = *options;
@@ -1071,27 +774,6 @@ mod tests {
 
     fn layout(shape: &[usize]) -> Layout {
         Layout::contiguous(shape.to_vec().into())
-    }
-
-    #[test]
-    fn every_dtype_of_kernels_is_one_of_burn() {
-        let floats = [DType::F64, DType::F32, DType::F16, DType::BF16];
-        let signed = [DType::I64, DType::I32, DType::I16, DType::I8];
-        let unsigned = [DType::U64, DType::U32, DType::U16, DType::U8];
-        let all = [floats, signed, unsigned].concat().into_iter().chain([DType::Bool(BoolStore::Native)]);
-        let mut found = Vec::new();
-        for (dtype, of_kernels) in all.filter_map(|dtype| Some((dtype, dtype_of(dtype)?))) {
-            assert_eq!(
-                (dtype.size(), dtype.is_float()),
-                (of_kernels.size(), of_kernels.is_float()),
-                "{dtype:?}"
-            );
-            found.push(of_kernels);
-        }
-        let mut expected = device_kernels::DType::ALL;
-        found.sort_unstable();
-        expected.sort_unstable();
-        assert_eq!(found, expected);
     }
 
     #[test]

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 use device_kernels::{Argument, Operator, Unary};
 
-use crate::describe::{self, Step};
+use crate::dtype::dtype_of;
 use crate::operation::{Operands, OperationName};
 use crate::policy::{self, InvalidVariable};
+use crate::step::Step;
 
 const VARIABLE: &str = "DEVICE_BURN_KERNELS";
 
@@ -129,5 +130,5 @@ impl Settled {
 
 fn type_bit(operands: &Operands) -> Option<u32> {
     let first = operands.inputs.first().or(operands.outputs.first())?;
-    describe::dtype_of(first.dtype).map(|dtype| 1 << dtype as u32)
+    dtype_of(first.dtype).map(|dtype| 1 << dtype as u32)
 }

@@ -11,21 +11,24 @@ mod custom;
 mod describe;
 mod device;
 mod direct;
+mod dtype;
 mod engine;
 mod failure;
 mod fallback;
 mod lease;
+mod mapping;
 mod on_host;
 mod operation;
 mod policy;
 mod profile;
 mod queue;
 mod random;
+mod step;
 mod storage;
 mod table;
 mod unwritten;
 
-pub use channel::RegistryChannel;
+pub use channel::{Registry, RegistryChannel};
 pub use client::RegistryClient;
 #[cfg(not(feature = "burn-0-23"))]
 pub use collective::abandon_collectives;
@@ -35,6 +38,3 @@ pub use device::{RegistryDevice, TooManyBackends};
 pub use engine::KernelUse;
 pub use fallback::Fallback;
 pub use policy::InvalidVariable;
-
-/// burn's backend: every operation on any registered device.
-pub type Registry = burn_router::BackendRouter<RegistryChannel>;

@@ -8,7 +8,7 @@ use bytemuck::{NoUninit, Zeroable};
 use device_registry::backend::BackendError;
 use smallvec::SmallVec;
 
-use crate::describe::{Memory, Step};
+use crate::step::{Memory, Step};
 
 /// Whether all steps can be computed here.
 pub(crate) fn has_all(steps: &[Step]) -> bool {

@@ -18,9 +18,9 @@ use device_registry::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::describe::{Memory, Step};
 use crate::fallback;
 use crate::operation::OperationName;
+use crate::step::{Memory, Step};
 use crate::unwritten::{Output, Unwritten, Why};
 
 /// How many bytes of new memory are enqueued before the program waits for the work of as many bytes before.

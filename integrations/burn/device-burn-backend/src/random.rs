@@ -12,7 +12,7 @@ use burn_std::{bf16, f16};
 use device_kernels::{Argument, Call, Distribution as Draw, Layout, Operator};
 use parking_lot::Mutex;
 
-use crate::describe;
+use crate::dtype::{dtype_of, integers};
 
 /// The generator of a device. Without a seed it begins anywhere.
 #[derive(Default)]
@@ -62,12 +62,12 @@ impl Numbers {
             _ if integers => DType::I64,
             _ => return None,
         };
-        let draw = match (describe::draw(distribution, drawn)?, distribution) {
-            (Draw::Integers { .. }, Distribution::Default) => describe::all_integers(out.dtype)?,
+        let draw = match (draw(distribution, drawn)?, distribution) {
+            (Draw::Integers { .. }, Distribution::Default) => all_integers(out.dtype)?,
             (draw, _) => draw,
         };
         let layout = Layout::contiguous(&out.shape[..]).ok()?;
-        let dtype = describe::dtype_of(drawn)?;
+        let dtype = dtype_of(drawn)?;
         let call = Call::new(self.operator(draw, dtype), &[], &[Argument::Array(dtype, layout)]).ok()?;
         let shape = out.shape.clone();
         macro_rules! draw {
@@ -100,6 +100,31 @@ impl Numbers {
         }
         Some(data.convert_dtype(out.dtype))
     }
+}
+
+/// The random numbers of `distribution` for elements of `dtype`. `None` if kernels do not draw them.
+pub(crate) fn draw(distribution: Distribution, tensor_dtype: DType) -> Option<Draw> {
+    let dtype = dtype_of(tensor_dtype)?;
+    if dtype.is_float() {
+        return Some(match distribution {
+            Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
+            Distribution::Uniform(low, high) => Draw::Uniform { low, high },
+            Distribution::Normal(mean, deviation) => Draw::Normal { mean, deviation },
+            Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
+        });
+    }
+    match distribution {
+        Distribution::Bernoulli(probability) => Some(Draw::Bernoulli { probability }),
+        Distribution::Uniform(low, high) => Some(Draw::Integers { low: low as i64, high: high as i64 }),
+        Distribution::Default => all_integers(tensor_dtype),
+        Distribution::Normal(..) => None,
+    }
+}
+
+/// Any integer of `dtype`, as far as `i64` has it.
+fn all_integers(dtype: DType) -> Option<Draw> {
+    let (low, high) = integers(dtype)?;
+    Some(Draw::Integers { low, high: high.saturating_add(1) })
 }
 
 #[cfg(test)]
