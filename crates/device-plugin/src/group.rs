@@ -11,7 +11,8 @@ use device_registry::registry::{RegisterError, Report};
 use entry_points::{EntryPoint, LoadError};
 
 use crate::abi::{self, Table};
-use crate::install::{Manifest, open_checked};
+use crate::file::checked::open_checked;
+use crate::file::manifest::{Groups, Manifest};
 use crate::load::{self, Library};
 
 /// A group whose entries [`Plugins::install`](crate::Plugins::install) finds in files, besides backends.
@@ -110,18 +111,15 @@ fn usable() -> impl Iterator<Item = &'static dyn FileGroup> {
     file_groups().iter().filter_map(|entry| entry.load().ok())
 }
 
-/// The names of the groups that are linked, on, and load.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    usable().map(FileGroup::name)
-}
+/// The groups as manifests need to know them: those that are linked, on, and load.
+pub(crate) const IN_FILES: Groups = Groups { names: || usable().map(FileGroup::name).collect(), failure_of };
 
 /// The group with a name.
 pub(crate) fn named(name: &str) -> Option<&'static dyn FileGroup> {
     usable().find(|group| group.name() == name)
 }
 
-/// Why a group that is linked and on is not among them: it does not load.
-pub(crate) fn failure_of(name: &str) -> Option<String> {
+fn failure_of(name: &str) -> Option<String> {
     let entry = file_groups().get(&name.replace('.', "_"))?;
     match entry.load() {
         Ok(_) | Err(LoadError::Disabled { .. }) => None,

@@ -6,6 +6,8 @@ mod abi;
 mod chain;
 mod export;
 #[cfg(feature = "load")]
+mod file;
+#[cfg(feature = "load")]
 pub mod group;
 #[cfg(feature = "load")]
 mod install;
@@ -18,7 +20,9 @@ mod load;
 pub mod tool;
 
 #[cfg(feature = "load")]
-pub use crate::install::{InstallError, InstallReport, Manifest, Plugins, Skipped};
+pub use crate::file::manifest::Manifest;
+#[cfg(feature = "load")]
+pub use crate::install::{InstallError, InstallReport, Plugins, Skipped};
 #[cfg(feature = "load")]
 pub use crate::load::LoadedDevice;
 

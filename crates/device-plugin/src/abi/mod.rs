@@ -11,6 +11,7 @@
 mod header;
 #[cfg(test)]
 mod rules;
+#[macro_use]
 mod table;
 mod text;
 mod types;

@@ -482,7 +482,7 @@ abi! {
     }
 }
 
-crate::__tables! {
+__tables! {
     Failure Report Properties MemoryInfo AllocateOptions StreamOptions EventOptions Fault OptionSpec
     OptionSetting Entry BackendApi DeviceApi StreamApi EventApi Backend Plugin Host
 }

@@ -13,9 +13,9 @@ use crate::abi::{
 };
 use crate::export::device::DEVICE_API;
 use crate::export::event::EVENT_API;
+use crate::export::exported::{EXPORTED, Exported};
 use crate::export::report::{guard, status, with_failure};
 use crate::export::stream::STREAM_API;
-use crate::export::{EXPORTED, Exported};
 
 static BACKEND_API: BackendApi = BackendApi {
     device_count: Some(device_count),

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use entry_points::message::shown_path;
 
-use crate::install::digest;
-use crate::install::files::{canonical, open_regular};
-use crate::install::manifest::Manifest;
+use crate::file::digest;
+use crate::file::files::{canonical, open_regular};
+use crate::file::manifest::Manifest;
+use crate::file::rights::Rights;
+use crate::file::symbols::{self, Expected};
+use crate::file::trust::Trust;
 use crate::install::plugins;
-use crate::install::rights::Rights;
-use crate::install::symbols::{self, Expected};
-use crate::install::trust::Trust;
 
 /// The results of a library's checks before it is opened.
 #[derive(Debug)]

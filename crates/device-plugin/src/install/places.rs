@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf};
 use device_registry::backend::ElevatedProcess;
 use entry_points::message::shown_path;
 
+use crate::file::files::canonical;
+use crate::file::rights::Rights;
 use crate::install::error::InstallError;
-use crate::install::files::canonical;
 use crate::install::report::{InstallReport, Searched};
-use crate::install::rights::Rights;
 
 /// A place that the program names.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ pub(super) fn leave_out(folder: &Path, error: &io::Error, report: &mut InstallRe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::install::testing::Folder;
+    use crate::file::testing::Folder;
 
     impl Surroundings {
         fn search(&self, places: &[Place], report: &mut InstallReport) -> Vec<PathBuf> {

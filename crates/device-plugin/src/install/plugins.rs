@@ -7,19 +7,21 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use device_registry::backend::{Backend, LoadFailure, Options};
 use device_registry::backends;
 use device_registry::registry::{Row, State, isolate};
 use entry_points::message::shown_path;
 
+use crate::file::checked::open_checked;
+use crate::file::files::{canonical, open_regular};
+use crate::file::manifest::{self, Manifest};
+use crate::file::rights::Rights;
+use crate::file::trust::Trust;
 use crate::group::{self, FileEntry, FileGroup};
 use crate::install::error::InstallError;
-use crate::install::files::{canonical, open_regular};
-use crate::install::load_checked;
-use crate::install::manifest::{self, Manifest};
 use crate::install::places::{Place, Surroundings, leave_out};
 use crate::install::report::{InstallReport, Searched};
-use crate::install::rights::Rights;
-use crate::install::trust::Trust;
+use crate::load;
 
 /// How a manifest's file name ends, behind a name of at least one character.
 const SUFFIX: &[u8] = b".plugin.json";
@@ -159,6 +161,20 @@ impl Plugins {
     }
 }
 
+/// Checks the library of a manifest, and opens its backend.
+fn load_checked(
+    manifest: &Manifest,
+    any_owner: bool,
+    options: &Options,
+) -> Result<Box<dyn Backend>, LoadFailure> {
+    open_checked(manifest, any_owner, |checked| {
+        // SAFETY: a file in a folder that the program names is code that the program trusts, like the code
+        // that is linked into it, and by its symbol it promises to keep the rules of the interface. The
+        // checks rule out files of other users.
+        unsafe { load::open(&checked, options) }
+    })
+}
+
 /// The states of what was installed.
 fn states(manifests: &[Manifest]) -> Vec<State> {
     let mut reports = BTreeMap::new();
@@ -243,7 +259,7 @@ pub(super) fn read_manifest(
     };
     let (mut opened, metadata) = open_regular(real).map_err(|error| error.to_string())?;
     trust.check_file(real, &metadata).map_err(|error| error.to_string())?;
-    Manifest::parse(&manifest::read(&mut opened, &metadata)?, real, another)
+    Manifest::parse(&manifest::read(&mut opened, &metadata)?, real, &group::IN_FILES, another)
 }
 
 /// Passes what happened on to the group, whose reports and errors show it, and to the log.
@@ -267,7 +283,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::install::testing::{Folder, manifest};
+    use crate::file::testing::{Folder, manifest};
 
     fn read(folders: &[&Path]) -> InstallReport {
         let plugins = folders.iter().fold(Plugins::new(), |plugins, folder| plugins.folder(*folder));
@@ -377,8 +393,8 @@ mod tests {
         use std::os::unix::net::UnixListener;
 
         use super::*;
+        use crate::file::testing::set_mode;
         use crate::install::report::Skipped;
-        use crate::install::testing::set_mode;
 
         #[test]
         fn a_pipe_a_socket_and_a_device_are_skipped_without_a_wait() {

@@ -7,7 +7,7 @@ use device_registry::registry::State;
 use entry_points::message::{shown, shown_path};
 
 use crate::abi;
-use crate::install::manifest::Manifest;
+use crate::file::manifest::Manifest;
 
 /// What [`Plugins::install`](crate::Plugins::install) installed, what it skipped, and where it searched.
 ///

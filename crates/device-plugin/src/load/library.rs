@@ -11,7 +11,7 @@ use entry_points::message::shown_path;
 use parking_lot::Mutex;
 
 use crate::abi::{self, Host, Plugin, Report, Status, Str, Table};
-use crate::install::Manifest;
+use crate::file::manifest::Manifest;
 use crate::load::host;
 use crate::load::report::{Reported, failure, status};
 

@@ -15,7 +15,8 @@ use device_registry::backend::{Backend, LoadFailure, Options};
 use device_registry::registry::OptionOrigin;
 
 use crate::abi::Table;
-use crate::install::{Checked, Manifest};
+use crate::file::checked::Checked;
+use crate::file::manifest::Manifest;
 pub(crate) use crate::load::backend::LoadedBackend;
 pub use crate::load::device::LoadedDevice;
 use crate::load::library::Setting;

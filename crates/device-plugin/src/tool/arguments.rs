@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use entry_points::message::shown;
 
-use crate::install::is_name;
+use crate::file::manifest::is_name;
 
 /// What `--help` prints.
 pub(super) const USAGE: &str = "\

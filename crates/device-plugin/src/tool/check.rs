@@ -8,12 +8,15 @@ use std::time::Duration;
 use entry_points::message::{shown, shown_path};
 
 use crate::abi;
-use crate::install::{Examined, Manifest, canonical, examine, is_manifest, manifests, read_manifest};
+use crate::file::files::canonical;
+use crate::file::manifest::Manifest;
+use crate::install::examine::{Examined, examine, is_manifest, manifests, read_manifest};
 use crate::tool::arguments::{Check, How, Opening};
 use crate::tool::contents::{self, Contents};
+use crate::tool::exit_code::{FINE, PROBLEMS};
 use crate::tool::page::{Level, Page, summary};
-use crate::tool::process::{self, Devices, End, Entry, Failed, Seen, State};
-use crate::tool::{FINE, PROBLEMS, compare, describe};
+use crate::tool::process::{self, Devices, Entry, Failed, Seen, State};
+use crate::tool::{compare, describe};
 
 /// How many other symbols are listed.
 const SYMBOLS: usize = 8;
@@ -262,7 +265,7 @@ fn show_seen(seen: &Seen, limit: Duration, page: &mut Page) {
     if let Some(refused) = &seen.refused {
         page.problem(refused, "");
     }
-    if let Some((message, help)) = describe_end(&seen.end, limit) {
+    if let Some((message, help)) = seen.end.describe(limit) {
         page.problem(message, help);
     }
     let printed: Vec<_> = seen.printed.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -306,29 +309,6 @@ fn show_entry(entry: &Entry, page: &mut Page) {
             let names: Vec<_> = names.iter().map(|name| shown(name)).collect();
             let more = if *count > names.len() as u64 { ", …" } else { "" };
             page.fact("devices", format_args!("{count} here: {}{more}", names.join(", ")));
-        }
-    }
-}
-
-/// What is wrong with the end of the process that opened a library, and what to do. Nothing, if it ended as
-/// it should.
-pub(super) fn describe_end(end: &End, limit: Duration) -> Option<(String, String)> {
-    const DEBUG: &str = "a program that uses it ends in the same way: open the library in a debugger";
-    match end {
-        End::Complete => None,
-        End::Early(during, status) => {
-            let status = status.to_string();
-            // Whether there is a core dump depends on the machine.
-            let status = status.trim_end_matches(" (core dumped)");
-            Some((format!("the library ended the process while {during} ({status})"), DEBUG.to_owned()))
-        }
-        End::TimedOut(during) => Some((
-            format!("{} seconds were over while {during}", limit.as_secs_f64()),
-            "if it is only slow, `--time-limit` gives it more time; otherwise open it in a debugger"
-                .to_owned(),
-        )),
-        End::Unknown(error) => {
-            Some((format!("cannot start the process that opens the library: {error}"), String::new()))
         }
     }
 }

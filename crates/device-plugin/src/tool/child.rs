@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::abi;
 use crate::chain;
 use crate::load::{Library, LibraryEntry, LoadedBackend};
-use crate::tool::FINE;
 use crate::tool::arguments::How;
+use crate::tool::exit_code::FINE;
 
 /// What a step begins with. Where the library prints to the same place, its lines do not.
 pub(super) const STEP: &str = "device-plugin step ";

@@ -11,7 +11,10 @@ use entry_points::message::{shown, shown_path};
 use serde_json::Value;
 
 use crate::abi;
-use crate::install::{Examined, Manifest, canonical, manifests, read_manifest, show_digest};
+use crate::file::digest;
+use crate::file::files::canonical;
+use crate::file::manifest::Manifest;
+use crate::install::examine::{Examined, manifests, read_manifest};
 use crate::load::LibraryEntry;
 use crate::tool::arguments::Opening;
 use crate::tool::page::{Level, Page};
@@ -234,7 +237,7 @@ fn differences(
 
 fn digest(manifest: &Manifest, file: &Examined) -> Option<String> {
     let says = manifest.sha256().filter(|says| **says != file.sha256)?;
-    let (path, says, library) = (shown_path(manifest.file()), show_digest(says), show_digest(&file.sha256));
+    let (path, says, library) = (shown_path(manifest.file()), digest::show(says), digest::show(&file.sha256));
     Some(format!("the `sha256` in `{path}` is {says}; the library has {library}"))
 }
 

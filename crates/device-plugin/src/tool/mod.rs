@@ -7,6 +7,7 @@ mod child;
 mod compare;
 mod contents;
 mod describe;
+mod exit_code;
 mod page;
 mod print;
 mod process;
@@ -17,15 +18,7 @@ use std::process::ExitCode;
 
 pub use crate::tool::arguments::CHILD;
 use crate::tool::arguments::{Command, USAGE};
-
-/// No problems.
-const FINE: u8 = 0;
-
-/// Problems were found, or there is no manifest to print.
-const PROBLEMS: u8 = 1;
-
-/// The arguments are wrong.
-const USAGE_ERROR: u8 = 2;
+use crate::tool::exit_code::{FINE, PROBLEMS, USAGE_ERROR};
 
 /// Runs the command with its arguments, without the name of the program. The program has to do nothing else:
 /// it is started once more for each library, as a library is opened in its own process.

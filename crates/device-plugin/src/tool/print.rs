@@ -7,12 +7,13 @@ use entry_points::message::{shown, shown_path};
 use serde_json::Value;
 
 use crate::abi;
-use crate::install::{self, examine, show_digest};
+use crate::file::{digest, manifest};
+use crate::group;
+use crate::install::examine::examine;
 use crate::load::LibraryEntry;
 use crate::tool::arguments::{How, Manifest};
-use crate::tool::check::describe_end;
+use crate::tool::exit_code::{FINE, PROBLEMS, USAGE_ERROR};
 use crate::tool::process::{self, Entry};
-use crate::tool::{FINE, PROBLEMS, USAGE_ERROR};
 
 /// Prints the manifest of a library.
 ///
@@ -37,7 +38,7 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
     if let Some(refused) = seen.refused {
         return Err(problem(refused));
     }
-    if let Some((message, help)) = describe_end(&seen.end, opening.limit) {
+    if let Some((message, help)) = seen.end.describe(opening.limit) {
         return Err(problem(format!("{message}; {help}")));
     }
     let interface = seen.interface.unwrap_or_default();
@@ -50,9 +51,9 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
             shown_path(&file.path)
         ))
     })?;
-    let digest = arguments.sha256.then(|| show_digest(&file.sha256));
-    let text = write(entry, name, library, interface, digest.as_deref());
-    match install::Manifest::parse(text.as_bytes(), &file.path, Some(group)) {
+    let sha256 = arguments.sha256.then(|| digest::show(&file.sha256));
+    let text = write(entry, name, library, interface, sha256.as_deref());
+    match manifest::Manifest::parse(text.as_bytes(), &file.path, &group::IN_FILES, Some(group)) {
         Ok(_) => Ok(text),
         Err(reason) => Err(problem(format!("`{}` cannot have a manifest: {reason}", shown_path(&file.path)))),
     }

@@ -78,6 +78,31 @@ pub(super) enum End {
     Unknown(io::Error),
 }
 
+impl End {
+    /// What is wrong with the end of the process that opened a library, and what to do. Nothing, if it ended
+    /// as it should.
+    pub(super) fn describe(&self, limit: Duration) -> Option<(String, String)> {
+        const DEBUG: &str = "a program that uses it ends in the same way: open the library in a debugger";
+        match self {
+            Self::Complete => None,
+            Self::Early(during, status) => {
+                let status = status.to_string();
+                // Whether there is a core dump depends on the machine.
+                let status = status.trim_end_matches(" (core dumped)");
+                Some((format!("the library ended the process while {during} ({status})"), DEBUG.to_owned()))
+            }
+            Self::TimedOut(during) => Some((
+                format!("{} seconds were over while {during}", limit.as_secs_f64()),
+                "if it is only slow, `--time-limit` gives it more time; otherwise open it in a debugger"
+                    .to_owned(),
+            )),
+            Self::Unknown(error) => {
+                Some((format!("cannot start the process that opens the library: {error}"), String::new()))
+            }
+        }
+    }
+}
+
 /// Opens a library in its own process.
 pub(super) fn inspect(library: &Path, how: How, limit: Duration) -> Seen {
     watch(library, how, limit).unwrap_or_else(|error| Seen { end: End::Unknown(error), ..Seen::default() })

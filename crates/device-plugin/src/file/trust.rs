@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use entry_points::message::shown_path;
 
-use crate::install::rights::Rights;
+use crate::file::rights::Rights;
 
 /// Which files are trusted: those that only root and the user of this process can change. The folders above
 /// count too, as a file can be replaced in them.
 ///
 /// Windows has no such check: its access lists do not reduce to an owner and a mode.
-pub(super) struct Trust {
+pub(crate) struct Trust {
     any_owner: bool,
     #[cfg_attr(not(unix), allow(dead_code))]
     rights: Rights,
@@ -22,12 +22,12 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    pub(super) fn new(any_owner: bool, rights: Rights) -> Self {
+    pub(crate) fn new(any_owner: bool, rights: Rights) -> Self {
         Self { any_owner, rights, safe: HashSet::new() }
     }
 
     /// Checks a folder and those above it. `folder` is canonical.
-    pub(super) fn check_folder(&mut self, folder: &Path) -> Result<(), TrustError> {
+    pub(crate) fn check_folder(&mut self, folder: &Path) -> Result<(), TrustError> {
         if self.any_owner || cfg!(not(unix)) {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Trust {
     }
 
     /// Checks a file and the folders above it. `file` is canonical, and `metadata` is the file's own.
-    pub(super) fn check_file(&mut self, file: &Path, metadata: &Metadata) -> Result<(), TrustError> {
+    pub(crate) fn check_file(&mut self, file: &Path, metadata: &Metadata) -> Result<(), TrustError> {
         if !self.any_owner {
             self.check(file, metadata, false)?;
         }
@@ -80,7 +80,7 @@ impl Trust {
 
 /// Why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TrustError {
+pub(crate) enum TrustError {
     #[error("`{}` belongs to the user {owner}; expected root{}; {OWNER}", shown_path(file), or_user(*user))]
     #[cfg_attr(not(unix), allow(dead_code))]
     Owner { file: PathBuf, owner: u32, user: Option<u32> },

@@ -11,9 +11,8 @@ use entry_points::message::{nearest, shown};
 use serde_json::Value;
 
 use crate::abi::{MAJOR, MINOR};
-use crate::group;
-use crate::install::digest;
-use crate::install::fields::{EachOnce, Fields};
+use crate::file::digest;
+use crate::file::fields::{EachOnce, Fields};
 
 /// The version of manifests that this crate reads.
 const VERSION: u32 = 1;
@@ -25,7 +24,14 @@ const FIELDS: &[&str] = &[
 ];
 
 /// The longest manifest, in bytes.
-pub(super) const LIMIT: u64 = 64 << 10;
+const LIMIT: u64 = 64 << 10;
+
+/// The groups, besides backends, whose entries a program takes from files.
+pub(crate) struct Groups {
+    pub(crate) names: fn() -> Vec<&'static str>,
+    /// Why a group that is linked and on is not among them: it does not load.
+    pub(crate) failure_of: fn(&str) -> Option<String>,
+}
 
 /// A manifest: what a file `NAME.plugin.json` says of one backend in a library, or of one entry of [another
 /// group](crate::group).
@@ -114,9 +120,14 @@ impl Manifest {
         self.sha256.as_ref()
     }
 
-    /// Parses the text of the manifest `file`. It is `None` if it is for a group that no linked crate takes
-    /// from files, and that is not `another`: several frameworks may have their plugins in one folder.
-    pub(crate) fn parse(text: &[u8], file: &Path, another: Option<&str>) -> Result<Option<Self>, String> {
+    /// Parses the text of the manifest `file`. It is `None` if it is for a group that is neither among
+    /// `groups` nor `another`: several frameworks may have their plugins in one folder.
+    pub(crate) fn parse(
+        text: &[u8],
+        file: &Path,
+        groups: &Groups,
+        another: Option<&str>,
+    ) -> Result<Option<Self>, String> {
         if text.starts_with(b"\xff\xfe") {
             return Err(
                 "it is UTF-16, as `>` writes in Windows PowerShell; expected JSON in UTF-8: write it by \
@@ -133,13 +144,13 @@ impl Manifest {
 
         // First what no version changes: it decides whether the rest can be read.
         let ours = backends().name();
-        let groups = || std::iter::once(ours).chain(group::names());
+        let known = || std::iter::once(ours).chain(std::iter::once_with(groups.names).flatten());
         let group = fields.text("group", &format!("a text such as `{ours}`"), |_| true)?;
-        if another != Some(group) && !groups().any(|known| known == group) {
-            if let Some(failure) = group::failure_of(group) {
+        if another != Some(group) && !known().any(|known| known == group) {
+            if let Some(failure) = (groups.failure_of)(group) {
                 return Err(format!("its group does not load: {failure}"));
             }
-            return match nearest(group, groups()) {
+            return match nearest(group, known()) {
                 Some(near) => Err(format!("`group` is `{}`; expected `{near}`", shown(group))),
                 None => Ok(None),
             };
@@ -225,7 +236,7 @@ fn options(fields: &Fields<'_>, expected: &str) -> Result<Vec<(String, String)>,
 }
 
 /// Reads at most the bytes that a manifest may have: a file can grow while it is read.
-pub(super) fn read(file: &mut File, metadata: &Metadata) -> Result<Vec<u8>, String> {
+pub(crate) fn read(file: &mut File, metadata: &Metadata) -> Result<Vec<u8>, String> {
     let too_large = |len| Err(format!("it has {len} bytes; expected a manifest of at most {LIMIT}"));
     if metadata.len() > LIMIT {
         return too_large(metadata.len().to_string());
@@ -261,13 +272,14 @@ mod tests {
 
     use super::*;
     use crate::abi::BACKENDS;
+    use crate::file::testing::manifest;
+    use crate::group::IN_FILES;
     use crate::install::examine::manifests;
-    use crate::install::testing::manifest;
 
     const FILE: &str = if cfg!(windows) { r"C:\app\acme.plugin.json" } else { "/app/acme.plugin.json" };
 
     fn parse(text: impl AsRef<[u8]>) -> Result<Option<Manifest>, String> {
-        Manifest::parse(text.as_ref(), Path::new(FILE), None)
+        Manifest::parse(text.as_ref(), Path::new(FILE), &IN_FILES, None)
     }
 
     fn sound(changes: Value) -> Manifest {
@@ -331,7 +343,7 @@ mod tests {
             // No linked crate takes kernels from files here.
             let is_backend = fields["group"] == BACKENDS;
             assert_eq!(
-                Manifest::parse(&text, file, None).unwrap().is_some(),
+                Manifest::parse(&text, file, &IN_FILES, None).unwrap().is_some(),
                 is_backend,
                 "{}",
                 file.display()

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use sha2::{Digest, Sha256};
 
 /// The digest of the rest of a file.
-pub(super) fn of(file: &mut File) -> io::Result<[u8; 32]> {
+pub(crate) fn of(file: &mut File) -> io::Result<[u8; 32]> {
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
     loop {
         match file.read(&mut buffer) {

@@ -11,28 +11,28 @@ use tempfile::TempDir;
 use crate::abi;
 
 /// A folder that only this user can change.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     _folder: TempDir,
     /// Without links.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Folder {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = super::files::canonical(folder.path()).unwrap();
         Self { _folder: folder, path }
     }
 
     /// Writes a file that others can read.
-    pub(super) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let file = self.path.join(name);
         fs::write(&file, bytes).unwrap();
         set_mode(&file, 0o644);
         file
     }
 
-    pub(super) fn create_folder(&self, name: &str) -> PathBuf {
+    pub(crate) fn create_folder(&self, name: &str) -> PathBuf {
         let folder = self.path.join(name);
         fs::create_dir(&folder).unwrap();
         set_mode(&folder, 0o755);
@@ -40,7 +40,7 @@ impl Folder {
     }
 }
 
-pub(super) fn set_mode(path: &Path, mode: u32) {
+pub(crate) fn set_mode(path: &Path, mode: u32) {
     #[cfg(unix)]
     fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
     #[cfg(not(unix))]
@@ -48,7 +48,7 @@ pub(super) fn set_mode(path: &Path, mode: u32) {
 }
 
 /// A manifest that is valid, with `changes`. A field that is changed to null is missing.
-pub(super) fn manifest(changes: Value) -> String {
+pub(crate) fn manifest(changes: Value) -> String {
     let mut fields: Map<String, Value> = serde_json::from_value(json!({
         "manifest": 1,
         "group": "device.backends",
@@ -70,7 +70,7 @@ pub(super) fn manifest(changes: Value) -> String {
 }
 
 /// A shared library for this program that exports functions with these names, built by rustc.
-pub(super) fn library(symbols: &[&str]) -> Vec<u8> {
+pub(crate) fn library(symbols: &[&str]) -> Vec<u8> {
     let folder = Folder::new();
     let functions = symbols.iter().enumerate().map(|(at, symbol)| {
         format!("#[unsafe(export_name = \"{symbol}\")] pub extern \"C\" fn f{at}() {{}}\n")
@@ -87,7 +87,7 @@ pub(super) fn library(symbols: &[&str]) -> Vec<u8> {
 }
 
 /// A library with the symbol of this version.
-pub(super) fn sound_library() -> &'static [u8] {
+pub(crate) fn sound_library() -> &'static [u8] {
     static LIBRARY: OnceLock<Vec<u8>> = OnceLock::new();
     LIBRARY.get_or_init(|| library(&[&format!("device_plugin_v{}", abi::MAJOR)]))
 }

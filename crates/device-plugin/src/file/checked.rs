@@ -3,13 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
+use device_registry::backend::LoadFailure;
 use entry_points::message::shown_path;
 
-use crate::install::digest;
-use crate::install::files::{OpenError, canonical, open_regular};
-use crate::install::manifest::Manifest;
-use crate::install::symbols::{self, Expected, NotALibrary};
-use crate::install::trust::{Trust, TrustError};
+use crate::file::digest;
+use crate::file::files::{OpenError, canonical, open_regular};
+use crate::file::manifest::Manifest;
+use crate::file::rights::Rights;
+use crate::file::symbols::{self, Expected, NotALibrary};
+use crate::file::trust::{Trust, TrustError};
 
 /// A library that passed every check that is possible before it is opened.
 ///
@@ -25,7 +27,7 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    pub(super) fn new(manifest: &'a Manifest, trust: &mut Trust) -> Result<Self, CheckError> {
+    fn new(manifest: &'a Manifest, trust: &mut Trust) -> Result<Self, CheckError> {
         let no_library = |error| CheckError::NoLibrary {
             library: manifest.library().into(),
             manifest: manifest.file().into(),
@@ -54,9 +56,19 @@ impl<'a> Checked<'a> {
     }
 }
 
+/// Checks the library of a manifest, and opens it with a function.
+pub(crate) fn open_checked<T>(
+    manifest: &Manifest,
+    any_owner: bool,
+    open: impl FnOnce(Checked<'_>) -> Result<T, LoadFailure>,
+) -> Result<T, LoadFailure> {
+    let mut trust = Trust::new(any_owner, Rights::of_process());
+    open(Checked::new(manifest, &mut trust)?)
+}
+
 /// Why a library is not opened.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CheckError {
+enum CheckError {
     #[error(
         "cannot open `{}`, which the manifest `{}` names: {error}",
         shown_path(library),
@@ -83,12 +95,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::install::rights::Rights;
-    use crate::install::testing::{Folder, manifest, sound_library};
+    use crate::file::testing::{Folder, manifest, sound_library};
+    use crate::group::IN_FILES;
 
     fn manifest_of(folder: &Folder, changes: Value) -> Manifest {
         let file = folder.path.join("acme.plugin.json");
-        Manifest::parse(manifest(changes).as_bytes(), &file, None).unwrap().unwrap()
+        Manifest::parse(manifest(changes).as_bytes(), &file, &IN_FILES, None).unwrap().unwrap()
     }
 
     fn check(manifest: &Manifest) -> Result<PathBuf, String> {
@@ -159,7 +171,7 @@ mod tests {
     fn a_library_that_others_can_write_to_is_refused_before_it_is_read() {
         let folder = Folder::new();
         let library = folder.write("libacme.so", "no library");
-        crate::install::testing::set_mode(&library, 0o666);
+        crate::file::testing::set_mode(&library, 0o666);
         let error = check(&manifest_of(&folder, json!({}))).unwrap_err();
         assert!(
             error.starts_with(&format!("`{}` can be written to by others (mode 666)", library.display()))

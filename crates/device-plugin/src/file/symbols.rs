@@ -14,7 +14,7 @@ use crate::abi::MAJOR;
 const PREFIX: &str = "device_plugin_v";
 
 /// Checks a library without opening it. Reads the headers and the tables of symbols, not the code.
-pub(super) fn check(file: impl Read + Seek, expected: Expected) -> Result<(), NotALibrary> {
+pub(crate) fn check(file: impl Read + Seek, expected: Expected) -> Result<(), NotALibrary> {
     let data = ReadCache::new(file);
     let start = data.read_bytes_at(0, data.len().unwrap_or(0).min(64)).unwrap_or_default();
     let not_ours = |found: String| NotALibrary::Other { found, expected };
@@ -114,14 +114,14 @@ fn version_of(export: &Export<'_>, format: BinaryFormat) -> Option<u32> {
 
 /// What the program itself is: it can open libraries of the same kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Expected {
+pub(crate) struct Expected {
     format: BinaryFormat,
     architecture: Architecture,
     little_endian: bool,
 }
 
 impl Expected {
-    pub(super) const fn of_this_program() -> Self {
+    pub(crate) const fn of_this_program() -> Self {
         let format = if cfg!(windows) {
             BinaryFormat::Pe
         } else if cfg!(target_vendor = "apple") {
@@ -158,7 +158,7 @@ impl std::fmt::Display for Expected {
 
 /// Why a file is not a library with a backend for this program. It is printed behind the name of the file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotALibrary {
+pub(crate) enum NotALibrary {
     #[error("is {found}; expected {expected}")]
     Other { found: String, expected: Expected },
     #[error("is damaged or was copied in part: {0}")]
@@ -222,7 +222,7 @@ mod tests {
     use std::io::{self, Cursor, SeekFrom};
 
     use super::*;
-    use crate::install::testing::{library, sound_library};
+    use crate::file::testing::{library, sound_library};
 
     const HERE: Expected = Expected::of_this_program();
     const MACOS: Expected =

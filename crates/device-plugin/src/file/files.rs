@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 ///
 /// Opening a device file can have effects, so the kind is checked first. A pipe that replaces the file in
 /// between is opened without waiting for its writer.
-pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
+pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
     let before = path.metadata()?;
     if !before.is_file() {
         return Err(OpenError::Irregular(before.file_type()));
@@ -24,7 +24,7 @@ pub(super) fn open_regular(path: &Path) -> Result<(File, Metadata), OpenError> {
 
 /// Why a file was not opened. It is printed behind the name of the file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum OpenError {
+pub(crate) enum OpenError {
     #[error("expected a regular file, found {}", kind(*.0))]
     Irregular(FileType),
     #[error("cannot read it: {0}")]

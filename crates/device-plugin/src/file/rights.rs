@@ -5,7 +5,7 @@ use device_registry::backend::is_elevated;
 /// What the process may do beyond its user. Such a user chooses the environment and must not name files
 /// through it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rights {
+pub(crate) struct Rights {
     elevated: bool,
     /// The user whose files are trusted, in addition to root's.
     #[cfg(unix)]
@@ -15,7 +15,7 @@ pub(super) struct Rights {
 #[cfg(unix)]
 impl Rights {
     /// The rights at this moment: a server may have given up root's since it started.
-    pub(super) fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         // SAFETY: `getuid` has no preconditions and cannot fail.
         let real = unsafe { libc::getuid() };
         // SAFETY: `geteuid` has no preconditions and cannot fail.
@@ -29,29 +29,29 @@ impl Rights {
     /// program or one with capabilities, the effective user is the same one. A server that has taken another
     /// user's identity for a while, and can take its own again, trusts root only: code of that user would be
     /// able to do so too.
-    pub(super) fn new(elevated: bool, real: u32, effective: u32) -> Self {
+    pub(crate) fn new(elevated: bool, real: u32, effective: u32) -> Self {
         Self { elevated, user: (elevated == (real != effective)).then_some(effective) }
     }
 
-    pub(super) fn user(self) -> Option<u32> {
+    pub(crate) fn user(self) -> Option<u32> {
         self.user
     }
 }
 
 #[cfg(not(unix))]
 impl Rights {
-    pub(super) fn of_process() -> Self {
+    pub(crate) fn of_process() -> Self {
         Self { elevated: is_elevated() }
     }
 
     #[cfg(test)]
-    pub(super) fn new(elevated: bool) -> Self {
+    pub(crate) fn new(elevated: bool) -> Self {
         Self { elevated }
     }
 }
 
 impl Rights {
-    pub(super) fn is_elevated(self) -> bool {
+    pub(crate) fn is_elevated(self) -> bool {
         self.elevated
     }
 }
