@@ -313,8 +313,8 @@ impl Search {
                 }
             };
             for device in devices {
-                match self.matching(device, pattern, exclusions) {
-                    Ok(Ok(properties)) => {
+                match matching(device, pattern, exclusions) {
+                    Ok(Match::Usable(properties)) => {
                         matches = true;
                         if pattern.order.is_some() {
                             ordered.push((device, properties));
@@ -322,11 +322,12 @@ impl Search {
                             visit(self, device)?;
                         }
                     }
-                    Ok(Err(kind)) => others.push((device, kind)),
-                    Err((is_match, cause)) => {
-                        matches |= is_match;
+                    Ok(Match::Unusable(cause)) => {
+                        matches = true;
                         self.pass_over(device, cause);
                     }
+                    Ok(Match::OtherKind(kind)) => others.push((device, kind)),
+                    Err(cause) => self.pass_over(device, cause),
                 }
             }
         }
@@ -341,27 +342,6 @@ impl Search {
             self.pass_over(&item.text, DeviceError::NoMatch(Arc::new(cause)));
         }
         ControlFlow::Continue(())
-    }
-
-    /// The properties of a device that matches the pattern and is there, or else its kind. An error comes
-    /// with whether the device matches the pattern.
-    fn matching(
-        &mut self,
-        device: Device,
-        pattern: &Pattern,
-        exclusions: &[&Exclusion],
-    ) -> Result<Result<DeviceProperties, DeviceKind>, (bool, DeviceError)> {
-        // An absent device may have no properties, and its presence has the better reason.
-        let presence = listing::check_present_of_counted(device);
-        let properties = match listing::properties_of_counted(device) {
-            Ok(properties) => properties,
-            Err(error) => return Err((false, presence.err().unwrap_or(error))),
-        };
-        if !pattern.matches(&properties) {
-            return Ok(Err(properties.kind));
-        }
-        let usable = check_included(device, exclusions).and(presence);
-        usable.map(|()| Ok(properties)).map_err(|cause| (true, cause))
     }
 
     fn sorted(&mut self, order: Order, devices: Vec<(Device, DeviceProperties)>) -> Vec<Device> {
@@ -388,6 +368,37 @@ impl Search {
     fn into_error(self, declined: Vec<Device>) -> DeviceError {
         DeviceError::NoneAvailable(Arc::new(NoneAvailable { causes: self.passed_over, declined }))
     }
+}
+
+/// Whether a device matches a pattern.
+enum Match {
+    /// It does, with these properties.
+    Usable(DeviceProperties),
+    /// It does, and it is absent or excluded.
+    Unusable(DeviceError),
+    /// It does not.
+    OtherKind(DeviceKind),
+}
+
+/// Compares a device with a pattern.
+///
+/// # Errors
+///
+/// If the device has no properties to compare, the reason.
+fn matching(device: Device, pattern: &Pattern, exclusions: &[&Exclusion]) -> Result<Match, DeviceError> {
+    // An absent device may have no properties, and its presence has the better reason.
+    let presence = listing::check_present_of_counted(device);
+    let properties = match listing::properties_of_counted(device) {
+        Ok(properties) => properties,
+        Err(error) => return Err(presence.err().unwrap_or(error)),
+    };
+    if !pattern.matches(&properties) {
+        return Ok(Match::OtherKind(properties.kind));
+    }
+    Ok(match check_included(device, exclusions).and(presence) {
+        Ok(()) => Match::Usable(properties),
+        Err(cause) => Match::Unusable(cause),
+    })
 }
 
 /// Checks that no part excludes all of a backend, which is then not loaded.
