@@ -13,6 +13,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Nothing is built twice here, so what cargo keeps for that would only take time and disk, as does what debuggers read.
 export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+# The suite's own tests panic on purpose, hundreds of times, and a backtrace of each takes a tenth of a second.
+export RUST_BACKTRACE=0
 # Else a layer of Mesa's complains in each program that there is no desktop.
 export NODEVICE_SELECT=1
 
