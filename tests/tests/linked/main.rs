@@ -1,5 +1,5 @@
-//! Every linked backend, as a user meets it: device strings, switches, printed tensors, drivers that are there
-//! and drivers that are not.
+//! Every linked backend, as a user meets it: device strings, switches, printed tensors, drivers that are
+//! there and drivers that are not.
 
 device_registry::autoload!();
 
