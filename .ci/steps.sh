@@ -111,6 +111,9 @@ require() {
     export DEVICE_CONFORMANCE_REQUIRE=$devices
 }
 
+# The tests that `cargo test --workspace` leaves out, as they build programs or run the suite once more.
+left_out=(--test builds --test c_backend --test misbehaving --test schema --test several --test simulated --test suite --test tool)
+
 step run format 10 'formatting, in all workspaces'
 format() {
     local folder
@@ -126,7 +129,7 @@ step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     # `--all-targets` leaves out what `cargo test` does.
-    cargo clippy --workspace --test builds --test suite --test c_backend --test several --test simulated --test schema -- -D warnings
+    cargo clippy --workspace "${left_out[@]}" -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
         -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
@@ -163,7 +166,7 @@ builds() {
     require opencl wgpu
     # The plugins and stand-ins, which `cargo test` builds only with all tests.
     cargo build --workspace --examples
-    cargo test --workspace --test builds --test suite --test c_backend --test several --test simulated --test schema
+    cargo test --workspace "${left_out[@]}"
 }
 
 # The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for
@@ -526,7 +529,7 @@ book() {
 }
 
 step slow file-builds 300 'backends in files that are built in other ways: profiles, linkers, compilers'
-file-builds() { cargo test -p device-plugin-tests -- --ignored; }
+file-builds() { cargo test -p device-plugin-tests --test misbehaving -- --ignored; }
 
 step slow platforms 400 'other targets: musl, Windows by Wine, WebAssembly'
 platforms() {
@@ -555,12 +558,12 @@ thread-sanitizer() {
     bash tests/sanitizers.sh thread
 }
 
-step slow all-kernels-opencl 900 'all kernels of OpenCL in the conformance suite'
+step slow all-kernels-opencl 900 'all kernels of OpenCL in the conformance suite, and those for GPUs'
 all-kernels-opencl() {
     require opencl
     in_kernels
     DEVICE_CONFORMANCE_REQUIRE=opencl DEVICE_CONFORMANCE_TIME_LIMIT=120 \
-        cargo test --locked -p device-opencl-kernels --test conformance
+        cargo test --locked -p device-opencl-kernels --test conformance --test groups
 }
 
 step slow torch-operators 600 'PyTorch: its own database of operators, and threads for a minute'

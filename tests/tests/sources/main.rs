@@ -2,6 +2,7 @@
 
 mod activity;
 mod layers;
+mod left_out;
 mod locks;
 mod pages;
 mod unused_dependencies;
