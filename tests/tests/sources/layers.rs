@@ -66,7 +66,7 @@ fn test_modules(file: &str, text: &str) -> Vec<String> {
 
 /// The code of a file without its tests and its comments.
 fn code(text: &str) -> String {
-    let attributes = text.match_indices("\n#[cfg(").map(|(at, _)| at);
+    let mut attributes = text.match_indices("\n#[cfg(").map(|(at, _)| at);
     let is_test = |at: &usize| {
         let mut lines = text[at + 1..].lines();
         lines.next().is_some_and(|line| line.contains("test"))
@@ -74,7 +74,7 @@ fn code(text: &str) -> String {
                 .find(|line| !line.starts_with('#'))
                 .is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
     };
-    let end = attributes.filter(is_test).next().unwrap_or(text.len());
+    let end = attributes.find(is_test).unwrap_or(text.len());
     let lines = text[..end].lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
