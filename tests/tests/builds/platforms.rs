@@ -63,7 +63,7 @@ fn links_with(name: &'static str, linker: &str, mark: Option<&str>) {
         let bytes = std::fs::read(&program).expect("the program can be read");
         let has = |mark: &&str| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
         let found: Vec<&str> = MARKS.into_iter().filter(has).collect();
-        assert_eq!(found.len(), mark.is_some().into(), "{linker} left {found:?}");
+        assert_eq!(found.len(), usize::from(mark.is_some()), "{linker} left {found:?}");
         assert!(found.iter().all(|found| mark.is_some_and(|mark| found.starts_with(mark))), "{found:?}");
     }
     let without = reporting_main_rs().replace("device_registry::autoload!();", "use device_bare as _;");
