@@ -213,16 +213,17 @@ impl Prepared {
         self.set
     }
 
-    /// The options for [`Stream::launch_with`]: the [name](crate::Operator::name) of the operator, and
-    /// whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
+    /// The options for [`Stream::launch_with`](device_registry::Stream::launch_with): the
+    /// [name](crate::Operator::name) of the operator, and whether the kernel is
+    /// [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
         let options = LaunchOptions::new().named(self.call.operator().name());
         if self.short { options.short() } else { options }
     }
 
-    /// Runs or submits the kernel: the argument of [`Stream::launch_with`], with the buffers of
-    /// [`new`](Self::new).
+    /// Runs or submits the kernel: the argument of
+    /// [`Stream::launch_with`](device_registry::Stream::launch_with), with the buffers of [`new`](Self::new).
     ///
     /// # Errors
     ///
