@@ -26,8 +26,8 @@ use crate::pool::Region;
 ///
 /// device_registry::autoload!();
 ///
-/// /// Adds the bytes of `right` to the bytes of `left`, which has the same length. fn add_assign(left:
-/// &Span, right: &Span) -> Result<(), BackendError> {
+/// /// Adds the bytes of `right` to the bytes of `left`, which has the same length.
+/// fn add_assign(left: &Span, right: &Span) -> Result<(), BackendError> {
 ///     let (to, from) = (left.memory_as::<OpenRegMemory>()?, right.memory_as::<OpenRegMemory>()?);
 ///     let reads = [(from.bytes()?, right.range())];
 ///     let ([from], [mut to]) = open_windows(reads, [(to.bytes()?, left.range())])?;

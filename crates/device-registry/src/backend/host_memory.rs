@@ -44,8 +44,9 @@ use crate::backend::{BackendError, HostBuffer, Memory, Window, WindowMut};
 /// let memory = HostMemory::zeroed(8)?;
 /// memory.write(0..4)?.copy_from_slice(b"abcd");
 ///
-/// // Several windows are opened together, even in one memory. let ([source], [mut destination]) =
-/// open_windows([(&memory, 0..4)], [(&memory, 4..8)])?; destination.copy_from_slice(&source);
+/// // Several windows are opened together, even in one memory.
+/// let ([source], [mut destination]) = open_windows([(&memory, 0..4)], [(&memory, 4..8)])?;
+/// destination.copy_from_slice(&source);
 /// drop((source, destination));
 ///
 /// assert_eq!(*memory.read(2..6)?, *b"cdab");
