@@ -28,7 +28,7 @@ fn crates() -> Vec<(&'static str, Vec<Vec<&'static str>>)> {
     crates
 }
 
-/// The files of a crate. Those of tests and `lib.rs`, which only exports, are left out.
+/// The files of a crate, without `lib.rs`, which only exports, and without files of tests.
 fn sources(folder: &str) -> Sources {
     let mut found = Sources::new();
     add_sources(&workspace().join(folder).join("src"), "", &mut found);
