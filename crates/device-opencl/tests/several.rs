@@ -2,7 +2,7 @@
 //!
 //! Two of three devices are on one platform and equal: one of these is left out, and is a peer of the others.
 //!
-//! The stand-in does commands at once, so this says nothing about queues that run beside the host.
+//! The stand-in does commands at once, so this says nothing about queues that run in parallel with the host.
 
 mod child;
 #[allow(dead_code, reason = "not every test program needs all of it")]

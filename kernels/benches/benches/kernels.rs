@@ -1,5 +1,5 @@
 //! Kernels: element-wise operators beside a copy of the same bytes on the same device, products of matrices
-//! beside `gemm`, and OpenCL's beside the host's.
+//! beside `gemm`, and the products of OpenCL beside those that the host computes.
 
 use std::hint::black_box;
 
