@@ -98,7 +98,7 @@ fn copies_of(
         expect(unsafe { result::memcpy_dtod_async(plain_other, plain, len, stream) });
         direct.finish();
     };
-    beside(&mut group, "copy", || other.copy_from(&buffer, 0..len, 0).expect("it is all of both"), copy);
+    beside(&mut group, "copy", || other.copy_from(&buffer).expect("it is all of both"), copy);
     [plain, plain_other].into_iter().for_each(free);
     // The cost of zeroing new memory, which the direct side does not do.
     let allocate = || drop(black_box(device.allocate(len).expect("there is memory")));

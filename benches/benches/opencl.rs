@@ -112,7 +112,7 @@ fn copies(criterion: &mut Criterion, device: Device, direct: &Direct) {
         };
         beside(&mut group, "read", read, direct_read);
 
-        let copy = || other.copy_from(&buffer, 0..len, 0).expect("it is all of both");
+        let copy = || other.copy_from(&buffer).expect("it is all of both");
         let direct_copy = || {
             // SAFETY: both are as long, and it is waited for.
             with_event(&|event| unsafe {

@@ -46,8 +46,8 @@ fn copy_between(from: Device, to: Device) -> Result<(), Failed> {
     let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
     let (source, copy, back) = (from.allocate(len)?, to.allocate(len)?, from.allocate(len)?);
     source.write(0, &bytes)?;
-    copy.copy_from(&source, 0..len, 0)?;
-    back.copy_from(&copy, 0..len, 0)?;
+    copy.copy_from(&source)?;
+    back.copy_from(&copy)?;
     assert!(content(&copy)? == bytes, "the bytes on {to} are others");
     assert!(content(&back)? == bytes, "the bytes that are back on {from} are others");
     Ok(())

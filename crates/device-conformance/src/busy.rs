@@ -11,7 +11,7 @@ use crate::failure::Failure;
 pub(crate) fn keep_busy(stream: &Stream, pair: &[Buffer; 2], times: usize) -> Result<(), Failure> {
     for index in 0..times {
         let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
-        stream.copy(from, 0..from.len(), to, 0)?;
+        stream.copy(from, to)?;
     }
     Ok(())
 }

@@ -31,14 +31,14 @@ fn main() -> Result<(), DeviceError> {
     s0.write(&b2, 1, bytes(2, 4))?;
     let e0 = s0.record()?;
     s2.wait_event(&e0)?;
-    s2.copy(&b2, 1..5, &b1, 2)?;
+    s2.copy(&b2.slice(1..5)?, &b1.slice(2..6)?)?;
     let r1 = s2.read(&b1, 2..6)?;
     drop(b2);
     let e1 = s2.record()?;
     e1.synchronize()?;
     assert_eq!(content(&b1.slice(0..2)?)?, [0x3d, 0xa3]);
     b1.write(0, &bytes(3, 1))?;
-    b0.copy_from(&b1, 0..1, 7)?;
+    b0.slice(7..8)?.copy_from(&b1.slice(0..1)?)?;
     b1.fill(0..6, &[0x33])?;
     s0.synchronize()?;
     s2.synchronize()?;

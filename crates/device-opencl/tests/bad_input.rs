@@ -93,7 +93,7 @@ fn ranges_and_buffers_that_do_not_fit_are_refused_before_opencl_sees_them() {
     assert!(buffer.write(1, &[0; 8]).is_err());
     assert!(buffer.read(usize::MAX, &mut [0]).is_err());
     assert!(buffer.fill(0..9, &[0]).is_err());
-    assert!(buffer.copy_from(&foreign, 1..9, 0).is_err());
+    assert!(buffer.copy_from(&foreign.slice(1..).unwrap()).is_err());
     let stream = opencl.create_stream().unwrap();
     assert!(stream.write(&buffer, 8, [1]).is_err());
     assert!(stream.write(&foreign, 0, [1]).is_err());
@@ -216,7 +216,7 @@ fn commands_that_fail_are_told_by_what_is_behind_them() {
     let (buffer, other) = (device.allocate(4).unwrap(), device.allocate(4).unwrap());
     let commands: [(&str, Submit); 3] = [
         ("clEnqueueWriteBuffer", |stream, buffer, _| stream.write(buffer, 0, [1]).unwrap()),
-        ("clEnqueueCopyBuffer", |stream, buffer, other| stream.copy(other, .., buffer, 0).unwrap()),
+        ("clEnqueueCopyBuffer", |stream, buffer, other| stream.copy(other, buffer).unwrap()),
         ("clEnqueueFillBuffer", |stream, buffer, _| stream.fill(buffer, .., &[1]).unwrap()),
     ];
     for (function, submit) in commands {
@@ -535,7 +535,7 @@ fn what_blocks_tells_of_its_own_command() {
         ("clEnqueueWriteBuffer", |_, buffer| buffer.write(0, &[1])),
         ("clEnqueueReadBuffer", |_, buffer| buffer.read(0, &mut [1])),
         ("clEnqueueFillBuffer", |_, buffer| buffer.fill(.., &[1])),
-        ("clEnqueueCopyBuffer", |device, buffer| buffer.copy_from(&device.allocate(4)?, .., 0)),
+        ("clEnqueueCopyBuffer", |device, buffer| buffer.copy_from(&device.allocate(4)?)),
     ];
     for (function, call) in calls {
         // The fill of an allocation is not meant.

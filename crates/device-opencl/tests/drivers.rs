@@ -171,7 +171,7 @@ type Submit = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
 
 const COMMANDS: [(&str, Submit); 4] = [
     ("clEnqueueWriteBuffer", |stream, buffer, _| stream.write(buffer, 0, [1])),
-    ("clEnqueueCopyBuffer", |stream, buffer, other| stream.copy(other, .., buffer, 0)),
+    ("clEnqueueCopyBuffer", |stream, buffer, other| stream.copy(other, buffer)),
     ("clEnqueueFillBuffer", |stream, buffer, _| stream.fill(buffer, .., &[1])),
     ("clEnqueueBarrierWithWaitList", |stream, _, _| stream.wait_event(&stream.record()?)),
 ];

@@ -108,7 +108,7 @@ fn several_streams_wait_for_one_event_of_another_device() {
         .map(|index| {
             let (stream, copy) = (stream(index), filled(openreg(index), 0));
             stream.wait_event(&event).unwrap();
-            stream.copy(&source, 0..64, &copy, 0).unwrap();
+            stream.copy(&source, &copy).unwrap();
             stream.read(&copy, 0..64).unwrap()
         })
         .collect();
@@ -124,7 +124,7 @@ fn two_streams_that_take_turns_see_each_others_work() {
     for round in 1..=100_u8 {
         first.fill(&a, 0..64, &[round]).unwrap();
         second.wait_event(&first.record().unwrap()).unwrap();
-        second.copy(&a, 0..64, &b, 0).unwrap();
+        second.copy(&a, &b).unwrap();
         first.wait_event(&second.record().unwrap()).unwrap();
     }
     assert_eq!(*first.read(&b, 0..64).unwrap().wait().unwrap(), [100; 64]);

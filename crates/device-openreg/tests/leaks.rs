@@ -90,6 +90,12 @@ fn address(buffer: &Buffer) -> *const u8 {
     buffer.span().unwrap().memory_as::<OpenRegMemory>().unwrap().address()
 }
 
+/// As many bytes of both as the shorter has.
+fn fitting(source: &Buffer, destination: &Buffer) -> [Buffer; 2] {
+    let len = source.len().min(destination.len());
+    [source, destination].map(|buffer| buffer.slice(..len).unwrap())
+}
+
 #[test]
 fn large_allocations_that_are_made_again_and_again_leave_nothing() {
     const LEN: usize = 50 << 20;
@@ -134,12 +140,12 @@ fn a_million_allocations_copies_and_events_leave_nothing() {
             allocations += 2;
             // A copy now, and one later, from the one or the other device in turns.
             if let Some(source) = &held[round * 7 % 500] {
-                let len = source.len().min(other.len());
-                stream.copy(source, 0..len, &other, 0).unwrap();
+                let [source, other] = fitting(source, &other);
+                stream.copy(&source, &other).unwrap();
                 copies += 1;
             }
-            let len = buffer.len().min(other.len());
-            buffer.copy_from(&other, 0..len, 0).unwrap();
+            let [source, destination] = fitting(&other, &buffer);
+            destination.copy_from(&source).unwrap();
             copies += 1;
             let event = stream.record().unwrap();
             events += 1;

@@ -60,7 +60,7 @@ fn work_of_a_stream_is_done_in_order() {
     let (first, second) = (device.allocate(1000).unwrap(), device.allocate(1000).unwrap());
     for round in 0..100_u8 {
         stream.write(&first, 0, vec![round; 1000]).unwrap();
-        stream.copy(&first, 0..500, &second, 500).unwrap();
+        stream.copy(&first.slice(..500).unwrap(), &second.slice(500..1000).unwrap()).unwrap();
         stream.fill(&second, 0..500, &[round, !round]).unwrap();
     }
     let read = stream.read(&second, 0..1000).unwrap().wait().unwrap();
@@ -264,12 +264,13 @@ fn ranges_outside_and_buffers_of_another_device_are_refused_at_once() {
     let (here, there) = (filled(openreg(0), 0), filled(openreg(1), 0));
     assert!(matches!(stream.write(&here, 60, b"12345"), Err(DeviceError::OutOfRange { .. })));
     assert!(matches!(stream.read(&here, 0..65), Err(DeviceError::OutOfRange { .. })));
-    assert!(matches!(stream.copy(&there, 0..65, &here, 0), Err(DeviceError::OutOfRange { .. })));
-    assert!(matches!(stream.copy(&here, 0..4, &here, 2), Err(DeviceError::Overlap { .. })));
+    let (four, shifted) = (here.slice(..4).unwrap(), here.slice(2..6).unwrap());
+    assert!(matches!(stream.copy(&there, &four), Err(DeviceError::LengthMismatch { .. })));
+    assert!(matches!(stream.copy(&four, &shifted), Err(DeviceError::Overlap { .. })));
     assert!(matches!(stream.fill(&here, 0..64, &[1, 2, 3]), Err(DeviceError::Pattern { .. })));
     assert!(matches!(stream.write(&there, 0, b"1"), Err(DeviceError::OtherDevice { .. })));
     assert!(matches!(stream.launch(&[&here, &there], add), Err(DeviceError::OtherDevice { .. })));
-    stream.copy(&there, 0..64, &here, 0).unwrap();
+    stream.copy(&there, &here).unwrap();
     stream.synchronize().unwrap();
 }
 

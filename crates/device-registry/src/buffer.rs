@@ -36,7 +36,7 @@ use crate::runtime::{chosen_stream, table, timed, transfer};
 /// let buffer = device("cpu")?.allocate(4)?;
 /// buffer.write(0, b"rust")?;
 /// let copy = device("cpu")?.allocate(2)?;
-/// copy.copy_from(&buffer, 1..3, 0)?;
+/// copy.copy_from(&buffer.slice(1..3)?)?;
 /// let mut bytes = [0; 2];
 /// copy.read(0, &mut bytes)?;
 /// assert_eq!(&bytes, b"us");
@@ -60,9 +60,10 @@ use crate::runtime::{chosen_stream, table, timed, transfer};
 /// a.write(0, &bytes)?;
 /// a.write_timeout(0, &bytes, limit)?;
 ///
-/// stream.copy(&a, 4..8, &b, 2)?;
-/// b.copy_from(&a, 4..8, 2)?;
-/// b.copy_from_timeout(&a, 4..8, 2, limit)?;
+/// let (source, destination) = (a.slice(4..8)?, b.slice(2..6)?);
+/// stream.copy(&source, &destination)?;
+/// destination.copy_from(&source)?;
+/// destination.copy_from_timeout(&source, limit)?;
 ///
 /// stream.fill(&b, 0..2, b".")?;
 /// b.fill(0..2, b".")?;
@@ -306,23 +307,18 @@ impl Buffer {
         activity::call(read, || transfer::read(self.device, &span, destination))
     }
 
-    /// Copies the bytes of `range` in `source`, a buffer on any device, to the bytes from `offset` on in this
-    /// one. Blocks.
+    /// Copies all bytes of `source`, a buffer of the same length on any device, to this one. Blocks. A
+    /// [slice](Self::slice) of either is a part of it.
     ///
     /// Within a device it is one copy, and between two devices of one backend if the backend can copy
     /// directly. Otherwise the bytes go through the host, in pieces.
     ///
     /// # Errors
     ///
-    /// [`DeviceError::OutOfRange`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before anything
-    /// is copied, or the error that a backend returns; the bytes written to are then unspecified.
-    pub fn copy_from(
-        &self,
-        source: &Buffer,
-        range: impl RangeBounds<usize>,
-        offset: usize,
-    ) -> Result<(), DeviceError> {
-        let Some((from, to)) = checked_copy(source, range, self, offset)? else {
+    /// [`DeviceError::LengthMismatch`], [`DeviceError::Misaligned`] or [`DeviceError::Overlap`], before
+    /// anything is copied, or the error that a backend returns; the bytes written to are then unspecified.
+    pub fn copy_from(&self, source: &Buffer) -> Result<(), DeviceError> {
+        let Some((from, to)) = checked_copy(source, self)? else {
             return Ok(());
         };
         chosen_stream::settle(source.device)?;
@@ -385,14 +381,8 @@ impl Buffer {
     /// [`DeviceError::TimedOut`] if a current stream or the copy is not done by then. The copy continues: the
     /// bytes of this buffer are unspecified, and the device reports a later failure as it does for a dropped
     /// stream. Otherwise the errors of [`copy_from`](Self::copy_from).
-    pub fn copy_from_timeout(
-        &self,
-        source: &Buffer,
-        range: impl RangeBounds<usize>,
-        offset: usize,
-        timeout: Duration,
-    ) -> Result<(), DeviceError> {
-        let Some((from, to)) = checked_copy(source, range, self, offset)? else {
+    pub fn copy_from_timeout(&self, source: &Buffer, timeout: Duration) -> Result<(), DeviceError> {
+        let Some((from, to)) = checked_copy(source, self)? else {
             return Ok(());
         };
         let deadline = Deadline::new("copy", timeout);
@@ -475,26 +465,24 @@ impl Buffer {
 /// Both ends of a copy, checked; `None` if there are no bytes to copy.
 pub(crate) fn checked_copy(
     source: &Buffer,
-    range: impl RangeBounds<usize>,
     destination: &Buffer,
-    offset: usize,
 ) -> Result<Option<(Span, Span)>, DeviceError> {
-    let range = source.range_of(range);
-    let len = range.len();
-    let from = source.in_range(BufferRole::Source, range.clone())?;
-    let to = destination.in_range(BufferRole::Destination, offset..offset.saturating_add(len))?;
-    source.aligned(BufferRole::Source, &from)?;
-    destination.aligned(BufferRole::Destination, &to)?;
-    let (source_offset, destination_offset) = (from.start, to.start);
-    let (Some(from), Some(to)) =
-        (Span::new(&source.allocation, from), Span::new(&destination.allocation, to))
-    else {
-        return Ok(None);
-    };
-    if Arc::ptr_eq(from.allocation(), to.allocation()) && source_offset.abs_diff(destination_offset) < len {
+    let len = source.len();
+    if destination.len() != len {
+        return Err(DeviceError::LengthMismatch {
+            source: source.device(),
+            source_len: len,
+            destination: destination.device(),
+            destination_len: destination.len(),
+        });
+    }
+    source.aligned(BufferRole::Source, &source.range)?;
+    destination.aligned(BufferRole::Destination, &destination.range)?;
+    let (source_offset, destination_offset) = (source.offset(), destination.offset());
+    if len > 0 && source.shares_memory(destination) && source_offset.abs_diff(destination_offset) < len {
         return Err(DeviceError::Overlap { source_offset, destination_offset, len });
     }
-    Ok(Some((from, to)))
+    Ok(source.span_of_launch().zip(destination.span_of_launch()))
 }
 
 /// The bytes of a fill and what they are filled with, checked; `None` if there are none.
@@ -565,15 +553,10 @@ mod tests {
             assert!(refused(buffer.write(offset, &vec![0; len])), "{offset} {len}");
             assert!(refused(buffer.read(offset, &mut vec![0; len])), "{offset} {len}");
         }
-        let other = fake(None).allocate(8).unwrap();
         #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
         for range in [0..9, 8..9, 5..4, 1..usize::MAX] {
-            assert!(
-                matches!(other.copy_from(&buffer, range.clone(), 0), Err(DeviceError::OutOfRange { .. })),
-                "{range:?}"
-            );
+            assert!(matches!(buffer.slice(range.clone()), Err(DeviceError::OutOfRange { .. })), "{range:?}");
         }
-        assert!(matches!(other.copy_from(&buffer, 0..8, 1), Err(DeviceError::OutOfRange { .. })));
     }
 
     #[test]
@@ -581,12 +564,12 @@ mod tests {
         let (small, large) = (fake(Some(1)).allocate(8).unwrap(), Device::cpu().allocate(16).unwrap());
         let error_text = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
         assert_eq!(
-            error_text(large.copy_from(&small, 4..12, 0)),
-            "bytes 4..12 are not inside of the source, a buffer of 8 bytes on `fake:1`"
+            error_text(small.slice(4..12).map(drop)),
+            "bytes 4..12 are not inside of the original, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
-            error_text(small.copy_from(&large, 0..8, 4)),
-            "bytes 4..12 are not inside of the destination, a buffer of 8 bytes on `fake:1`"
+            error_text(small.read(4, &mut [0; 8])),
+            "bytes 4..12 are not inside of the source, a buffer of 8 bytes on `fake:1`"
         );
         assert_eq!(
             error_text(large.write(usize::MAX, b"ab")),
@@ -597,8 +580,20 @@ mod tests {
             )
         );
         #[expect(clippy::reversed_empty_ranges, reason = "that is what is tested")]
-        let reversed = large.copy_from(&small, 5..2, 0);
+        let reversed = large.slice(5..2).map(drop);
         assert!(error_text(reversed).starts_with("bytes 5..2, which end before they start, are not"));
+    }
+
+    #[test]
+    fn a_copy_between_two_lengths_is_an_error_that_says_both() {
+        let small = filled(fake(Some(1)), b"........");
+        let error = small.copy_from(&filled(Device::cpu(), &[7; 16])).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a copy of 16 bytes on `cpu` to 8 bytes on `fake:1`: expected one length; copy a `slice` of the longer \
+             buffer"
+        );
+        assert_eq!(content(&small), b"........");
     }
 
     #[test]
@@ -609,10 +604,10 @@ mod tests {
         assert!(empty.is_empty() && empty.span().is_none());
         empty.write(0, &[]).unwrap();
         empty.read(0, &mut []).unwrap();
-        empty.copy_from(&filled(Device::cpu(), b"x"), 1..1, 0).unwrap();
+        empty.copy_from(&filled(Device::cpu(), b"x").slice(1..).unwrap()).unwrap();
         let buffer = filled(fake(None), b"x");
         buffer.write(1, &[]).unwrap();
-        buffer.copy_from(&empty, 0..0, 1).unwrap();
+        buffer.slice(1..).unwrap().copy_from(&empty).unwrap();
     }
 
     #[test]
@@ -622,7 +617,7 @@ mod tests {
             for to in places {
                 let source = filled(from, b"0123456789");
                 let destination = filled(to, b"..........");
-                destination.copy_from(&source, 3..6, 1).unwrap();
+                destination.slice(1..4).unwrap().copy_from(&source.slice(3..6).unwrap()).unwrap();
                 assert_eq!(content(&destination), b".345......", "{from} to {to}");
             }
         }
@@ -633,11 +628,11 @@ mod tests {
         let first = device_of("copies_by_itself");
         let second = Device::parse("copies_by_itself:1").unwrap();
         let source = filled(first, b"ab");
-        filled(first, b"..").copy_from(&source, 0..2, 0).unwrap();
+        filled(first, b"..").copy_from(&source).unwrap();
         let copies = || (COPIES.load(Ordering::SeqCst), PEER_COPIES.load(Ordering::SeqCst));
         assert_eq!(copies(), (1, 0), "within a device");
         let destination = filled(second, b"..");
-        destination.copy_from(&source, 0..2, 0).unwrap();
+        destination.copy_from(&source).unwrap();
         assert_eq!(copies(), (1, 1), "between two devices");
         assert_eq!(content(&destination), b"ab");
     }
@@ -646,7 +641,7 @@ mod tests {
     fn a_copy_from_a_peer_that_fails_is_not_tried_through_the_host() {
         let source = filled(device_of("peers_fail"), b"ab");
         let destination = filled(Device::parse("peers_fail:1").unwrap(), b"..");
-        let error = destination.copy_from(&source, 0..2, 0).unwrap_err();
+        let error = destination.copy_from(&source).unwrap_err();
         assert_eq!(error.to_string(), "`peers_fail:1`: copy from a peer: the link is down");
         assert_eq!(content(&destination), b"..");
     }
@@ -656,7 +651,7 @@ mod tests {
         let bytes: Vec<u8> = (0..CHUNK * 2 + 17).map(|i| (i % 251) as u8).collect();
         let source = filled(Device::cpu(), &bytes);
         let destination = fake(None).allocate(bytes.len()).unwrap();
-        destination.copy_from(&source, 0..bytes.len(), 0).unwrap();
+        destination.copy_from(&source).unwrap();
         assert!(content(&destination) == bytes);
     }
 
@@ -664,11 +659,12 @@ mod tests {
     fn parts_of_one_buffer_can_be_copied_unless_they_overlap() {
         for device in [Device::cpu(), fake(None)] {
             let buffer = filled(device, b"abcdef");
-            buffer.copy_from(&buffer.clone(), 0..3, 3).unwrap();
+            let part = |range| buffer.slice(range).unwrap();
+            part(3..6).copy_from(&part(0..3)).unwrap();
             assert_eq!(content(&buffer), b"abcabc");
-            for (offset, range) in [(0, 0..1), (1, 0..2), (0, 1..6)] {
-                let result = buffer.copy_from(&buffer, range, offset);
-                assert!(matches!(result, Err(DeviceError::Overlap { .. })), "{offset}");
+            for (source, destination) in [(0..1, 0..1), (0..2, 1..3), (1..6, 0..5)] {
+                let result = part(destination).copy_from(&part(source.clone()));
+                assert!(matches!(result, Err(DeviceError::Overlap { .. })), "{source:?}");
             }
         }
     }

@@ -70,6 +70,18 @@ pub enum DeviceError {
         /// The length of the buffer.
         buffer_len: usize,
     },
+    /// Source and destination of a copy differ in length.
+    #[non_exhaustive]
+    LengthMismatch {
+        /// The device of the source.
+        source: Device,
+        /// The length of the source in bytes.
+        source_len: usize,
+        /// The device of the destination.
+        destination: Device,
+        /// The length of the destination in bytes.
+        destination_len: usize,
+    },
     /// Source and destination of a copy overlap.
     #[non_exhaustive]
     Overlap {
@@ -296,6 +308,11 @@ impl fmt::Display for DeviceError {
                 }
                 write!(f, " not inside of the {role}, a buffer of {buffer_len} bytes on `{device}`")
             }
+            Self::LengthMismatch { source, source_len, destination, destination_len } => write!(
+                f,
+                "a copy of {source_len} bytes on `{source}` to {destination_len} bytes on `{destination}`: expected one \
+                 length; copy a `slice` of the longer buffer"
+            ),
             Self::Overlap { source_offset, destination_offset, len } => write!(
                 f,
                 "source and destination overlap: {len} bytes from byte {source_offset} to byte \

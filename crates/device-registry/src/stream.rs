@@ -46,7 +46,7 @@ use crate::runtime::table;
 /// stream.fill(&a, 0..8, b"ab")?;
 /// let filled = stream.record()?;
 /// other.wait_event(&filled)?;
-/// other.copy(&a, 0..4, &b, 4)?;
+/// other.copy(&a.slice(..4)?, &b.slice(4..)?)?;
 /// let read = other.read(&b, 4..8)?;
 /// assert_eq!(*read.wait()?, *b"abab");
 /// # Ok::<(), device_registry::DeviceError>(())
@@ -272,24 +272,20 @@ impl Stream {
         Ok(Pending::new(outcome))
     }
 
-    /// Enqueues a copy of the bytes of `range` in `source` to the bytes of `destination` from `offset` on.
-    /// The source may be on any device; the destination must be on this stream's device.
+    /// Enqueues a copy of all bytes of `source` to `destination`, which has the same length;
+    /// [slices](Buffer::slice) are parts of buffers. The source may be on any device; the destination must be
+    /// on this stream's device.
     ///
     /// Within a device, and between two devices of a backend with peer copies, it is one copy. Otherwise the
     /// bytes go through the host.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`write`](Self::write), and [`DeviceError::Overlap`].
-    pub fn copy(
-        &self,
-        source: &Buffer,
-        range: impl RangeBounds<usize>,
-        destination: &Buffer,
-        offset: usize,
-    ) -> Result<(), DeviceError> {
+    /// [`DeviceError::LengthMismatch`], [`DeviceError::Overlap`], [`DeviceError::Misaligned`],
+    /// [`DeviceError::OtherDevice`], or the error of the backend if it refuses the work.
+    pub fn copy(&self, source: &Buffer, destination: &Buffer) -> Result<(), DeviceError> {
         self.check_device(destination, BufferRole::Destination)?;
-        match buffer::checked_copy(source, range, destination, offset)? {
+        match buffer::checked_copy(source, destination)? {
             Some((from, to)) => {
                 self.open_device().wait_for_memory(&to, self.progress(), "copy")?;
                 let from_device = source.open_device();

@@ -100,7 +100,7 @@ fn copies_of_host_memory_events_and_reads_are_done_when_the_call_returns() {
     let start = stream.record_with(&EventOptions::new().timed()).unwrap();
     stream.write(&buffer, 0, vec![7; 64]).unwrap();
     stream.fill(&buffer, 32.., &[9]).unwrap();
-    stream.copy(&buffer, 0..8, &buffer, 56).unwrap();
+    stream.copy(&buffer.slice(..8).unwrap(), &buffer.slice(56..64).unwrap()).unwrap();
     let read = stream.read(&buffer, ..).unwrap();
     let end = stream.record_with(&EventOptions::new().timed()).unwrap();
     assert!(read.is_ready() && start.query().unwrap() && end.query().unwrap() && stream.query().unwrap());
@@ -126,7 +126,7 @@ fn work_that_a_thread_with_an_open_window_enqueues_waits_for_it_on_the_streams_t
     stream.launch_with(&short(), &[&buffer], kernel).unwrap();
     stream.write(&buffer, 0, vec![1; 8]).unwrap();
     stream.fill(&buffer, 16..24, &[3]).unwrap();
-    stream.copy(&buffer, 0..8, &buffer, 24).unwrap();
+    stream.copy(&buffer.slice(..8).unwrap(), &buffer.slice(24..32).unwrap()).unwrap();
     let read = stream.read(&buffer, ..32).unwrap();
     assert!(!stream.query().unwrap() && window.iter().all(|&byte| byte == 0));
     drop(window);
@@ -144,7 +144,7 @@ fn each_kind_of_short_work_waits_for_the_windows_of_the_thread_that_enqueues_it(
     let enqueue: [fn(&Stream, &Buffer); 4] = [
         |stream, buffer| stream.write(buffer, 0, vec![1; 8]).unwrap(),
         |stream, buffer| stream.fill(buffer, .., &[3]).unwrap(),
-        |stream, buffer| stream.copy(buffer, 0..8, buffer, 24).unwrap(),
+        |stream, buffer| stream.copy(&buffer.slice(..8).unwrap(), &buffer.slice(24..32).unwrap()).unwrap(),
         |stream, buffer| {
             let kernel = |launch: &Launch<'_>| {
                 let span = launch.spans()[0].as_ref().unwrap();

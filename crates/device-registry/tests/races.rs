@@ -20,8 +20,8 @@ fn streams_that_race_for_one_buffer_leave_the_bytes_of_one_of_them() {
         .map(|round| {
             streams[0].fill(&buffer, 0..LEN, &[round]).unwrap();
             streams[1].write(&buffer, 0, vec![round; LEN]).unwrap();
-            streams[2].copy(&buffer, 0..LEN, &other, 0).unwrap();
-            streams[0].copy(&other, 0..LEN, &buffer, 0).unwrap();
+            streams[2].copy(&buffer, &other).unwrap();
+            streams[0].copy(&other, &buffer).unwrap();
             streams[1].read(&buffer, 0..LEN).unwrap()
         })
         .collect();

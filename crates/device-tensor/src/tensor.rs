@@ -149,7 +149,7 @@ impl Tensor {
             return Ok(self.clone());
         }
         let buffer = device.allocate(self.buffer.len())?;
-        buffer.copy_from(&self.buffer, 0..self.buffer.len(), 0)?;
+        buffer.copy_from(&self.buffer)?;
         Ok(Self { buffer, ..self.clone() })
     }
 

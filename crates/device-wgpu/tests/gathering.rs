@@ -61,8 +61,8 @@ fn writes_fills_copies_and_reads_are_one_submission() {
         for place in 0..20_u8 {
             stream.write(&buffer, usize::from(place) * 4, vec![place; 4]).unwrap();
         }
-        stream.copy(&buffer, .., &other, 0).unwrap();
-        stream.copy(&other, 0..16, &other, 2048).unwrap();
+        stream.copy(&buffer, &other).unwrap();
+        stream.copy(&other.slice(..16).unwrap(), &other.slice(2048..2064).unwrap()).unwrap();
         reads.extend([0..8, 76..84].map(|range| stream.read(&other, range).unwrap()));
         drop(stream.record().unwrap());
     };
@@ -95,7 +95,7 @@ fn a_read_an_event_and_a_wait_of_another_stream_submit_what_they_wait_for() {
     let event = stream.record().unwrap();
     assert_eq!(submitted(|| later.wait_event(&event).unwrap()), (1, 1));
     let copy = device.allocate(64).unwrap();
-    later.copy(&buffer, .., &copy, 0).unwrap();
+    later.copy(&buffer, &copy).unwrap();
     later.synchronize().unwrap();
     assert_eq!(bytes(&copy), [3; 64]);
 }

@@ -44,16 +44,16 @@ pub(crate) fn read(destination: &mut [u8], source: usize) -> Result<(), Failure>
 /// Copies bytes within a device or between two, of any backends.
 pub(crate) fn copy(destination: usize, source: usize, len: usize) -> Result<(), Failure> {
     let (from, to) = (memory::find(source)?, memory::find(destination)?);
-    let range = from.offset..from.offset.saturating_add(len);
-    let copy = |stream: &Stream, from: &Buffer| stream.copy(from, range.clone(), &to.buffer, to.offset);
+    let part = |place: &Place| place.buffer.slice(place.offset..place.offset.saturating_add(len));
+    let (source, destination) = (part(&from)?, part(&to)?);
     let stream = streams::current(to.device)?;
     if from.device == to.device {
-        return Ok(copy(stream, &from.buffer)?);
+        return Ok(stream.copy(&source, &destination)?);
     }
     // The copy is after what the source's stream does, and what that does next is after the copy.
     let other = streams::current(from.device)?;
     stream.wait_event(&other.record()?)?;
-    copy(stream, &from.buffer)?;
+    stream.copy(&source, &destination)?;
     Ok(other.wait_event(&stream.record()?)?)
 }
 

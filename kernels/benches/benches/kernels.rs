@@ -45,7 +45,7 @@ fn elementwise(criterion: &mut Criterion) {
         // A copy reads and writes as many bytes as an operator of one input. One of two inputs moves half as
         // many more.
         let copy = || {
-            stream.copy(black_box(&a), .., &out, 0).expect("they are of one length");
+            stream.copy(black_box(&a), &out).expect("they are of one length");
             stream.synchronize().expect("it runs");
         };
         beside(

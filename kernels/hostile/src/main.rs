@@ -76,7 +76,7 @@ fn works(device: Device) {
     let bytes: Vec<u8> = (0..4099_u32).map(|at| (at % 251) as u8).collect();
     let (from, to) = (device.allocate(bytes.len()).unwrap(), device.allocate(bytes.len()).unwrap());
     from.write(0, &bytes).unwrap();
-    to.copy_from(&from, .., 0).unwrap();
+    to.copy_from(&from).unwrap();
     let mut found = vec![0; bytes.len()];
     to.read(0, &mut found).unwrap();
     assert!(found == bytes, "{device} has other bytes");

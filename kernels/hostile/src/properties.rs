@@ -96,7 +96,7 @@ fn uses() -> [fn(Device) -> Result<(), DeviceError>; 6] {
             let stream = device.create_stream()?;
             let buffer = stream.allocate(64)?;
             stream.fill(&buffer, .., b"y")?;
-            stream.copy(&buffer, 0..32, &buffer, 32)?;
+            stream.copy(&buffer.slice(..32)?, &buffer.slice(32..)?)?;
             stream.synchronize()
         },
         |device| {

@@ -74,8 +74,9 @@ fn expect_copy(
     to: &mut ShadowedBuffer,
     at: usize,
 ) -> Result<(), Failure> {
-    to.buffer.copy_from(&source.buffer, range.clone(), at)?;
-    to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
+    let target = at..at + range.len();
+    to.buffer.slice(target.clone())?.copy_from(&source.buffer.slice(range.clone())?)?;
+    to.bytes[target].copy_from_slice(&source.bytes[range.clone()]);
     to.expect(format_args!("the destination of a copy of {range:?} to {at}"))
 }
 
@@ -119,7 +120,8 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
                 continue;
             }
             let (range, at) = (from * unit..(from + len) * unit, to * unit);
-            buffer.buffer.copy_from(&buffer.buffer, range.clone(), at)?;
+            let source = buffer.buffer.slice(range.clone())?;
+            buffer.buffer.slice(at..at + range.len())?.copy_from(&source)?;
             buffer.bytes.copy_within(range.clone(), at);
             buffer.expect(format_args!("after a copy of {range:?} to {at} within it"))?;
         }
@@ -187,7 +189,7 @@ fn every_byte_value(context: &Context) -> Result<(), Failure> {
     let expected: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
     let buffer = context.filled(&expected)?;
     let copy = context.allocate(expected.len())?;
-    copy.copy_from(&buffer, 0..expected.len(), 0)?;
+    copy.copy_from(&buffer)?;
     expect_content(&buffer, &expected, "all values")?;
     expect_content(&copy, &expected, "a copy of all values")
 }
@@ -198,7 +200,7 @@ fn zeros_are_written(context: &Context) -> Result<(), Failure> {
         buffer.write(0, &vec![0; len])?;
         expect_content(&buffer, &vec![0; len], format_args!("{len} zeros over ones"))?;
         let other = context.filled(&vec![0xFF; len])?;
-        other.copy_from(&buffer, 0..len, 0)?;
+        other.copy_from(&buffer)?;
         expect_content(&other, &vec![0; len], format_args!("{len} zeros copied over ones"))?;
     }
     Ok(())
@@ -233,7 +235,7 @@ fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
 fn the_source_stays(context: &Context) -> Result<(), Failure> {
     for len in [1, 64, 4097] {
         let (source, to) = (ShadowedBuffer::new(context, 16, len)?, context.filled(&vec![0; len])?);
-        to.copy_from(&source.buffer, 0..len, 0)?;
+        to.copy_from(&source.buffer)?;
         source.expect(format_args!("the source of a copy of {len} bytes"))?;
         to.write(0, &vec![0xEE; len])?;
         source.expect("the source of a copy that was written over")?;
@@ -246,7 +248,7 @@ fn a_long_chain(context: &Context) -> Result<(), Failure> {
     let mut last = context.filled(&expected)?;
     for _ in 0..100 {
         let next = context.allocate(expected.len())?;
-        next.copy_from(&last, 0..expected.len(), 0)?;
+        next.copy_from(&last)?;
         last = next;
     }
     expect_content(&last, &expected, "after 100 copies")
@@ -276,7 +278,7 @@ fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
         buffer.write(0, &host)?;
         // A driver that still reads the host memory would copy these bytes.
         host.fill(0xEE);
-        copy.copy_from(&buffer, 0..LEN, 0)?;
+        copy.copy_from(&buffer)?;
         buffer.write(0, &host)?;
         expect_content(&copy, &[round; LEN], format_args!("the copy in round {round}, read at once"))?;
     }
@@ -291,9 +293,9 @@ fn two_buffers_never_overlap(context: &Context) -> Result<(), Failure> {
     for from in 0..held.len() {
         let to = (from + 7) % held.len();
         let source = held[from].buffer.clone();
-        held[to].buffer.copy_from(&source, 0..64, 0)?;
+        held[to].buffer.copy_from(&source)?;
         held[to].bytes = held[from].bytes.clone();
-        let onto_itself = source.copy_from(&source, 0..64, 0);
+        let onto_itself = source.copy_from(&source);
         ensure!(
             matches!(onto_itself, Err(DeviceError::Overlap { .. })),
             "a copy onto itself: expected an error about overlapping ranges, got {onto_itself:?}"
@@ -310,15 +312,17 @@ fn refusals_change_nothing(context: &Context) -> Result<(), Failure> {
         buffer.buffer.write(0, &vec![0xEE; len + 1]),
         buffer.buffer.write(usize::MAX, &[0xEE; 2]),
         buffer.buffer.read(len, &mut [0; 1]),
-        buffer.buffer.copy_from(&other.buffer, 0..len + 1, 0),
-        buffer.buffer.copy_from(&other.buffer, 0..1, len),
-        buffer.buffer.copy_from(&other.buffer, 2 * len..2 * len + 1, 0),
     ] {
         ensure!(
             matches!(result, Err(DeviceError::OutOfRange { .. })),
             "expected an error about a range, got {result:?}"
         );
     }
+    let too_long = buffer.buffer.copy_from(&other.buffer);
+    ensure!(
+        matches!(too_long, Err(DeviceError::LengthMismatch { .. })),
+        "a copy of more bytes than the destination has: expected an error about lengths, got {too_long:?}"
+    );
     buffer.expect("after refused copies")?;
     expect_copy(&other, len..2 * len, &mut buffer, 0)?;
     ensure!(content(&other.buffer)? == other.bytes, "the other buffer has changed");

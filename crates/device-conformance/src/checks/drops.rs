@@ -83,7 +83,7 @@ fn the_source_of_a_copy(context: &Context) -> Result<(), Failure> {
         let expected = bytes(round, 5000);
         let source = context.filled(&expected)?;
         let copy = context.allocate(5000)?;
-        copy.copy_from(&source, 0..5000, 0)?;
+        copy.copy_from(&source)?;
         drop(source);
         let _in_its_place = context.filled(&[0xEE; 5000])?;
         expect_content(&copy, &expected, "a copy whose source is dropped")?;
@@ -95,7 +95,7 @@ fn the_destination_of_a_copy(context: &Context) -> Result<(), Failure> {
     let expected = bytes(1, 5000);
     let source = context.filled(&expected)?;
     for _ in 0..50 {
-        context.allocate(5000)?.copy_from(&source, 0..5000, 0)?;
+        context.allocate(5000)?.copy_from(&source)?;
         let _in_its_place = context.filled(&[0xEE; 5000])?;
         expect_content(&source, &expected, "the source of copies that are dropped")?;
     }
@@ -119,7 +119,7 @@ fn with_work_in_every_order(context: &Context) -> Result<(), Failure> {
         let (stream, expected) = (context.stream()?, bytes(order[0] as u8, LEN));
         let (buffer, copy) = (context.filled(&expected)?, context.filled(&[0xEE; LEN])?);
         let release = hold_back(&stream)?;
-        stream.copy(&buffer, 0..LEN, &copy, 0)?;
+        stream.copy(&buffer, &copy)?;
         let (read, event, last) = (stream.read(&copy, 0..LEN)?, stream.record()?, stream.record()?);
         let (mut buffer, mut stream) = (Some(buffer), Some(stream));
         let (mut event, mut read) = (Some(event), Some(read));
@@ -145,7 +145,7 @@ fn while_others_copy(context: &Context) -> Result<(), Failure> {
     in_threads(8, |index| {
         for _ in 0..50 {
             let copy = context.allocate(3000)?;
-            copy.copy_from(&source, 0..3000, 0)?;
+            copy.copy_from(&source)?;
             if index % 2 == 0 {
                 expect_content(&copy, &expected, "a copy while others are dropped")?;
             }

@@ -304,7 +304,7 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
         // Each stream adds its own byte and copies the whole buffer to the other one.
         let (own, next) = (&buffers[turn], &buffers[other]);
         streams[turn].fill(own, 0..end, &[round])?;
-        streams[turn].copy(own, 0..LEN, next, 0)?;
+        streams[turn].copy(own, next)?;
         streams[other].wait_event(&streams[turn].record()?)?;
     }
     let mut expected = bytes(1, LEN);
@@ -324,7 +324,7 @@ fn several_streams_meet(context: &Context) -> Result<(), Failure> {
             let (stream, copy) = (context.stream()?, context.filled(&[0xDD; 2000])?);
             stream.wait_event(&begun)?;
             keep_busy(&stream, pair, 4 * index)?;
-            stream.copy(&first, 0..2000, &copy, 0)?;
+            stream.copy(&first, &copy)?;
             last.wait_event(&stream.record()?)?;
             copies.push(copy);
         }
@@ -359,7 +359,7 @@ fn of_a_peer(context: &Context) -> Result<(), Failure> {
     for round in 0..20 {
         let (far, near) = (filled(peer, &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
         here.wait_event(&fill_later(&there, &pair, &far, round)?)?;
-        here.copy(&far, 0..2000, &near, 0)?;
+        here.copy(&far, &near)?;
         expect_seen(&here, &near, round, "behind an event of a peer")?;
         // And back: the peer changes its memory only after the copy.
         there.wait_event(&here.record()?)?;
@@ -377,11 +377,11 @@ fn of_the_cpu(context: &Context) -> Result<(), Failure> {
         let release = hold_back(&there)?;
         there.fill(&far, 0..2000, &[round])?;
         here.wait_event(&there.record()?)?;
-        here.copy(&far, 0..2000, &near, 0)?;
+        here.copy(&far, &near)?;
         drop(release);
         expect_seen(&here, &near, round, "behind an event of the cpu")?;
         there.wait_event(&fill_later(&here, &pair, &near, round ^ 0x80)?)?;
-        there.copy(&near, 0..2000, &far, 0)?;
+        there.copy(&near, &far)?;
         expect_seen(&there, &far, round ^ 0x80, "on the cpu, behind an event of this device")?;
     }
     Ok(())

@@ -65,9 +65,9 @@ fn there_and_back(context: &Context, other: Device) -> Result<(), Failure> {
         let expected = bytes(1, len);
         let here = context.filled(&expected)?;
         let (there, back) = (other.allocate(len)?, context.allocate(len)?);
-        there.copy_from(&here, 0..len, 0)?;
+        there.copy_from(&here)?;
         expect_content(&there, &expected, format_args!("{len} bytes on {other}"))?;
-        back.copy_from(&there, 0..len, 0)?;
+        back.copy_from(&there)?;
         expect_content(&back, &expected, format_args!("{len} bytes back from {other}"))?;
     }
     Ok(())
@@ -82,7 +82,8 @@ fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
     for (from, to) in (0..12).flat_map(|from| [0, 1, 2, 3, 5, 8, 11].map(move |to| (from * unit, to * unit)))
     {
         for part in [1, 2, 3, 4, 7, 12].map(|units| units * unit) {
-            there.copy_from(&here, from..from + part, to)?;
+            let (of_here, of_there) = (here.slice(from..from + part)?, there.slice(to..to + part)?);
+            of_there.copy_from(&of_here)?;
             far[to..to + part].copy_from_slice(&near[from..from + part]);
             expect_content(
                 &there,
@@ -92,7 +93,7 @@ fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
             // Different bytes each time, so that a missing copy is noticed.
             far[from] = far[from].wrapping_add(1);
             there.write(from, &far[from..from + unit])?;
-            here.copy_from(&there, to..to + part, from)?;
+            of_here.copy_from(&of_there)?;
             near[from..from + part].copy_from_slice(&far[to..to + part]);
             expect_content(
                 &here,
@@ -118,8 +119,8 @@ fn with_the_cpu_on_many_threads(context: &Context) -> Result<(), Failure> {
             let expected = bytes((index * 20 + round) as u8, 3000);
             let there = filled(Device::cpu(), &expected)?;
             let (here, back) = (context.allocate(3000)?, Device::cpu().allocate(3000)?);
-            here.copy_from(&there, 0..3000, 0)?;
-            back.copy_from(&here, 0..3000, 0)?;
+            here.copy_from(&there)?;
+            back.copy_from(&here)?;
             expect_content(&back, &expected, "back on the cpu")?;
         }
         Ok(())
@@ -144,7 +145,7 @@ fn the_source_on_a_peer_stays(context: &Context) -> Result<(), Failure> {
         let expected = bytes(3, len);
         let there = filled(context.peer()?, &expected)?;
         let here = context.filled(&bytes(4, len))?;
-        here.copy_from(&there, 0..len, 0)?;
+        here.copy_from(&there)?;
         expect_content(&there, &expected, format_args!("the source of a copy of {len} bytes"))?;
         here.write(0, &vec![0xEE; len])?;
         expect_content(&there, &expected, "the source of a copy that was written over")?;
@@ -177,8 +178,8 @@ fn devices_in_turn(context: &Context) -> Result<(), Failure> {
         let second = [devices[1].allocate(500)?, devices[0].allocate(500)?];
         first[0].write(0, &expected[0])?;
         first[1].write(0, &expected[1])?;
-        second[1].copy_from(&first[0], 0..500, 0)?;
-        second[0].copy_from(&first[1], 0..500, 0)?;
+        second[1].copy_from(&first[0])?;
+        second[0].copy_from(&first[1])?;
         for ordinal in [1, 0] {
             let name = devices[ordinal];
             expect_content(&first[ordinal], &expected[ordinal], format_args!("written on {name}"))?;
@@ -193,7 +194,7 @@ fn peers_in_opposite_directions(context: &Context) -> Result<(), Failure> {
     let pair = [context.filled(&[1; LEN])?, filled(context.peer()?, &[1; LEN])?];
     in_threads(4, |index| {
         let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
-        (0..150).try_for_each(|_| Ok(to.copy_from(from, 0..LEN, 0)?))
+        (0..150).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     pair.iter().try_for_each(|buffer| expect_content(buffer, &[1; LEN], "all bytes are one"))
 }
@@ -205,7 +206,7 @@ fn threads_on_both_devices(context: &Context) -> Result<(), Failure> {
             let expected = bytes((index * 30 + round) as u8, 2000);
             let buffer = filled(devices[index % 2], &expected)?;
             let copy = devices[index % 2].allocate(2000)?;
-            copy.copy_from(&buffer, 0..2000, 0)?;
+            copy.copy_from(&buffer)?;
             expect_content(&copy, &expected, format_args!("a copy on {}", copy.device()))?;
         }
         Ok(())
@@ -237,7 +238,7 @@ fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
     for (what, outcome) in [
         ("a write", stream.write(&there, 0, vec![0; LEN])),
         ("a read", stream.read(&there, 0..LEN).map(drop)),
-        ("a copy there", stream.copy(&here, 0..LEN, &there, 0)),
+        ("a copy there", stream.copy(&here, &there)),
         ("a fill", stream.fill(&there, 0..LEN, &[0])),
         ("a kernel", stream.launch(&[&here, &there], |_| Ok(()))),
     ] {
@@ -263,7 +264,7 @@ fn a_source_that_is_closed(context: &Context) -> Result<(), Failure> {
         let (source, stream) = (context.filled(&expected)?, peer.create_stream()?);
         let copies: Vec<_> = (0..12).map(|_| peer.allocate(LEN)).collect::<Result<_, _>>()?;
         for copy in &copies {
-            stream.copy(&source, 0..LEN, copy, 0)?;
+            stream.copy(&source, copy)?;
         }
         context.device().close()?;
         // Copies that had not begun may be errors.

@@ -132,7 +132,7 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
     let copies: [(&str, Copy); 4] = [
         ("write", |buffer, _| buffer.write(0, &[1; 64])),
         ("read", |buffer, _| buffer.read(0, &mut [0; 64])),
-        ("copy", |buffer, other| buffer.copy_from(other, 0..64, 0)),
+        ("copy", |buffer, other| buffer.copy_from(other)),
         ("fill", |buffer, _| buffer.fill(0..64, &[1])),
     ];
     let (buffer, other) = (context.filled(&[1; 64])?, context.filled(&[2; 64])?);
@@ -154,7 +154,7 @@ fn queued_failures_say_what(context: &Context, buffer: &Buffer, other: &Buffer) 
     type Work = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
     let works: [(&str, Work); 3] = [
         ("write", |stream, buffer, _| stream.write(buffer, 0, vec![1; 64])),
-        ("copy", |stream, buffer, other| stream.copy(other, 0..64, buffer, 0)),
+        ("copy", |stream, buffer, other| stream.copy(other, buffer)),
         ("fill", |stream, buffer, _| stream.fill(buffer, 0..64, &[1])),
     ];
     for (call, work) in works {

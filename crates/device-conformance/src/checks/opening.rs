@@ -41,7 +41,7 @@ fn every_thread_may_use_it(context: &Context) -> Result<(), Failure> {
         ends(|| Ok(buffer.write(0, &expected)?))?;
         ends(|| expect_content(&buffer, &expected, "on a third thread"))?;
         let copy = ends(|| context.allocate(expected.len()))?;
-        ends(|| Ok(copy.copy_from(&buffer, 0..expected.len(), 0)?))?;
+        ends(|| Ok(copy.copy_from(&buffer)?))?;
         ends(move || {
             drop(buffer);
             Ok(())

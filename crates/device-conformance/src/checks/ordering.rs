@@ -61,7 +61,7 @@ fn work_is_done_in_order(context: &Context) -> Result<(), Failure> {
                 other.bytes[range].fill(round as u8);
             }
             _ => {
-                stream.copy(&one.buffer, range.clone(), &other.buffer, start)?;
+                stream.copy(&one.buffer.slice(range.clone())?, &other.buffer.slice(range.clone())?)?;
                 other.bytes[range.clone()].copy_from_slice(&one.bytes[range]);
                 buffers.swap(0, 1);
             }
@@ -92,7 +92,7 @@ fn a_chain_of_copies(context: &Context) -> Result<(), Failure> {
         let expected = bytes(round, LEN);
         stream.write(&buffers[0], 0, expected.clone())?;
         for pair in buffers.windows(2) {
-            stream.copy(&pair[0], 0..LEN, &pair[1], 0)?;
+            stream.copy(&pair[0], &pair[1])?;
         }
         let read = stream.read(&buffers[buffers.len() - 1], 0..LEN)?.wait()?;
         expect_bytes(&read, &expected, "the end of a chain of 50 buffers")?;
@@ -135,7 +135,7 @@ fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), 
         expect_content(&buffer, &[round; 3000], format_args!("read in round {round}"))?;
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..3000, &[round ^ 0x40])?;
-        copy.copy_from(&buffer, 0..3000, 0)?;
+        copy.copy_from(&buffer)?;
         expect_content(&copy, &[round ^ 0x40; 3000], format_args!("copied in round {round}"))?;
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..3000, &[0xEE])?;

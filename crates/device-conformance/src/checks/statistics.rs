@@ -242,7 +242,7 @@ fn work_keeps_what_it_needs(context: &Context) -> Result<(), Failure> {
     for round in 0..5 {
         let (source, copy) = (context.filled(&bytes(round, LEN))?, context.allocate(LEN)?);
         let release = hold_back(&stream)?;
-        stream.copy(&source, 0..LEN, &copy, 0)?;
+        stream.copy(&source, &copy)?;
         let read = stream.read(&copy, 0..LEN)?;
         drop((source, copy));
         let counted = context.device().memory_statistics()?;
@@ -263,7 +263,7 @@ fn each_kind(stream: &Stream, seed: u8) -> Result<(), Failure> {
     let device = stream.device();
     let [a, b] = [device.allocate(LEN)?, device.allocate(LEN)?];
     stream.write(&a, 0, bytes(seed, LEN))?;
-    stream.copy(&a, 0..LEN, &b, 0)?;
+    stream.copy(&a, &b)?;
     stream.fill(&a, 0..LEN, &[seed])?;
     drop(stream.read(&b, 0..LEN)?);
     stream.launch(&[&a, &b], |_| Ok(()))?;
@@ -389,10 +389,10 @@ fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failur
     let before = [now(context.device())?, now(other)?];
     for index in 0..20 {
         let (near, far) = (context.filled(&bytes(index, LEN))?, other.allocate(LEN)?);
-        far.copy_from(&near, 0..LEN, 0)?;
-        there.copy(&near, 0..LEN, &far, 0)?;
+        far.copy_from(&near)?;
+        there.copy(&near, &far)?;
         here.wait_event(&there.record()?)?;
-        here.copy(&far, 0..LEN, &near, 0)?;
+        here.copy(&far, &near)?;
         drop(here.read(&near, 0..LEN)?);
     }
     // Synchronizes both first, because a queue of one device may hold memory of the other.
@@ -483,8 +483,8 @@ fn streams_do_not_leak(context: &Context) -> Result<(), Failure> {
             let stream = context.stream()?;
             let [a, b, c] = [context.allocate(LONG)?, context.allocate(LONG)?, context.allocate(LONG)?];
             stream.fill(&a, 0..LONG, &[index as u8])?;
-            stream.copy(&a, 0..LONG, &b, 0)?;
-            stream.copy(&b, 0..LONG, &c, 0)?;
+            stream.copy(&a, &b)?;
+            stream.copy(&b, &c)?;
             drop((stream.read(&c, 0..LONG)?, stream.record()?));
         }
         context.device().synchronize()?;

@@ -172,8 +172,9 @@ fn expect_copy(
     to: &mut ShadowedBuffer,
     at: usize,
 ) -> Result<(), Failure> {
-    stream.copy(&source.buffer, range.clone(), &to.buffer, at)?;
-    to.bytes[at..at + range.len()].copy_from_slice(&source.bytes[range.clone()]);
+    let target = at..at + range.len();
+    stream.copy(&source.buffer.slice(range.clone())?, &to.buffer.slice(target.clone())?)?;
+    to.bytes[target].copy_from_slice(&source.bytes[range.clone()]);
     expect_read(stream, to, format_args!("the destination of a copy of {range:?} to {at}"))
 }
 
@@ -199,7 +200,7 @@ fn copy_within_one_buffer(context: &Context) -> Result<(), Failure> {
         [(0, 10, 10), (10, 0, 10), (0, 1, 1), (1, 0, 1), (3, 9, 5), (9, 3, 5), (0, 4, 4), (16, 8, 4)]
     {
         let (range, at) = (from * unit..(from + len) * unit, to * unit);
-        stream.copy(&buffer.buffer, range.clone(), &buffer.buffer, at)?;
+        stream.copy(&buffer.buffer.slice(range.clone())?, &buffer.buffer.slice(at..at + range.len())?)?;
         buffer.bytes.copy_within(range.clone(), at);
         expect_read(&stream, &buffer, format_args!("after a copy of {range:?} to {at} within it"))?;
     }
@@ -242,7 +243,7 @@ fn around_page_borders(context: &Context) -> Result<(), Failure> {
                 buffer.bytes[range.clone()].fill(index as u8);
             }
             _ => {
-                stream.copy(&source.buffer, range.clone(), &buffer.buffer, range.start)?;
+                stream.copy(&source.buffer.slice(range.clone())?, &buffer.buffer.slice(range.clone())?)?;
                 buffer.bytes[range.clone()].copy_from_slice(&source.bytes[range.clone()]);
             }
         }
@@ -260,7 +261,7 @@ fn large(context: &Context) -> Result<(), Failure> {
     let (buffer, copy) = (context.allocate(len)?, context.allocate(len + unit)?);
     stream.write(&buffer, 0, expected.clone())?;
     stream.fill(&copy, 0..len + unit, &[0xEE])?;
-    stream.copy(&buffer, unit..len - unit, &copy, 2 * unit)?;
+    stream.copy(&buffer.slice(unit..len - unit)?, &copy.slice(2 * unit..len)?)?;
     let read = stream.read(&copy, 0..len + unit)?.wait()?;
     let mut whole = vec![0xEE; len + unit];
     whole[2 * unit..len].copy_from_slice(&expected[unit..len - unit]);
@@ -294,8 +295,9 @@ fn a_peers_bytes(context: &Context) -> Result<(), Failure> {
         [(0, 0, 40), (1, 0, 3), (0, 1, 3), (5, 9, 16), (39, 39, 1), (0, 39, 1), (13, 2, 8)]
     {
         let (range, at) = (from * unit..(from + part) * unit, to * unit);
-        stream.copy(&there, range.clone(), &here.buffer, at)?;
-        here.bytes[at..at + range.len()].copy_from_slice(&far[range.clone()]);
+        let target = at..at + range.len();
+        stream.copy(&there.slice(range.clone())?, &here.buffer.slice(target.clone())?)?;
+        here.bytes[target].copy_from_slice(&far[range.clone()]);
         expect_read(&stream, &here, format_args!("{range:?} of {} to {at}", there.device()))?;
     }
     expect_content(&there, &far, "the source on the peer")
@@ -309,9 +311,9 @@ fn bytes_of_the_cpu(context: &Context) -> Result<(), Failure> {
         let (source, copy, back) = (cpu.allocate(len)?, context.allocate(len)?, cpu.allocate(len)?);
         there.write(&source, 0, expected.clone())?;
         here.wait_event(&there.record()?)?;
-        here.copy(&source, 0..len, &copy, 0)?;
+        here.copy(&source, &copy)?;
         there.wait_event(&here.record()?)?;
-        there.copy(&copy, 0..len, &back, 0)?;
+        there.copy(&copy, &back)?;
         let read = there.read(&back, 0..len)?.wait()?;
         expect_bytes(&read, &expected, format_args!("{len} bytes from the cpu and back"))?;
     }
@@ -324,7 +326,7 @@ fn many_at_once(context: &Context) -> Result<(), Failure> {
         let (stream, expected) = (context.stream()?, bytes(index, 3000));
         let (buffer, copy) = (context.allocate(3000)?, context.allocate(3000)?);
         stream.write(&buffer, 0, expected.clone())?;
-        stream.copy(&buffer, 0..3000, &copy, 0)?;
+        stream.copy(&buffer, &copy)?;
         let read = stream.read(&copy, 0..3000)?;
         all.push((stream, read, expected));
     }
@@ -484,7 +486,7 @@ fn buffers_may_be_dropped_at_once(context: &Context) -> Result<(), Failure> {
         let expected = bytes(round, LEN);
         let (first, second) = (context.filled(&expected)?, context.allocate(LEN)?);
         keep_busy(&stream, &pair, 8)?;
-        stream.copy(&first, 0..LEN, &second, 0)?;
+        stream.copy(&first, &second)?;
         let read = stream.read(&second, 0..LEN)?;
         drop((first, second));
         // These allocations could reuse the memory of the dropped buffers.
@@ -503,7 +505,7 @@ fn temporary_memory(context: &Context) -> Result<(), Failure> {
     for time in 0..TIMES {
         let temporary = stream.allocate(len)?;
         stream.write(&temporary, 0, bytes(time as u8, len))?;
-        stream.copy(&temporary, 0..len, &result, time * len)?;
+        stream.copy(&temporary.slice(..len)?, &result.slice(time * len..time * len + len)?)?;
     }
     // A blocking call is the first to use what work may still use.
     let other = stream.allocate(len)?;
@@ -544,7 +546,7 @@ fn each_thread_has_a_stream(context: &Context) -> Result<(), Failure> {
             let expected = bytes((index * 30 + round) as u8, 2000);
             let (buffer, copy) = (context.allocate(2000)?, context.allocate(2000)?);
             stream.write(&buffer, 0, expected.clone())?;
-            stream.copy(&buffer, 0..2000, &copy, 0)?;
+            stream.copy(&buffer, &copy)?;
             let read = stream.read(&copy, 0..2000)?.wait()?;
             expect_bytes(&read, &expected, "a copy by this thread's stream")?;
         }

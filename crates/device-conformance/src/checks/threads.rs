@@ -62,7 +62,7 @@ fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {
             let len = 1000 + 37 * index;
             let expected = bytes((index * 16 + round) as u8, len);
             let (buffer, copy) = (context.filled(&expected)?, context.allocate(len)?);
-            copy.copy_from(&buffer, 0..len, 0)?;
+            copy.copy_from(&buffer)?;
             expect_content(&buffer, &expected, "what this thread wrote")?;
             expect_content(&copy, &expected, "what this thread copied")?;
         }
@@ -107,7 +107,7 @@ fn one_source_for_many_copies(context: &Context) -> Result<(), Failure> {
     in_threads(THREADS, |_| {
         let copy = context.allocate(expected.len())?;
         for _ in 0..30 {
-            copy.copy_from(&buffer, 0..expected.len(), 0)?;
+            copy.copy_from(&buffer)?;
         }
         expect_content(&copy, &expected, "copied by many")
     })
@@ -120,7 +120,7 @@ fn copies_in_opposite_directions(context: &Context) -> Result<(), Failure> {
     let pair = [context.filled(&[1; LONG])?, context.filled(&[1; LONG])?];
     in_threads(4, |index| {
         let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
-        (0..250).try_for_each(|_| Ok(to.copy_from(from, 0..LONG, 0)?))
+        (0..250).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     pair.iter().try_for_each(|buffer| expect_content(buffer, &[1; LONG], "all bytes are one"))
 }
@@ -129,7 +129,7 @@ fn copies_in_a_ring(context: &Context) -> Result<(), Failure> {
     let ring = [context.filled(&[2; LONG])?, context.filled(&[2; LONG])?, context.filled(&[2; LONG])?];
     in_threads(6, |index| {
         let (from, to) = (&ring[index % 3], &ring[(index + 1) % 3]);
-        (0..150).try_for_each(|_| Ok(to.copy_from(from, 0..LONG, 0)?))
+        (0..150).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     ring.iter().try_for_each(|buffer| expect_content(buffer, &[2; LONG], "all bytes are two"))
 }
@@ -141,10 +141,14 @@ fn copies_within_one_buffer(context: &Context) -> Result<(), Failure> {
     let buffer = context.filled(&expected)?;
     in_threads(8, |index| {
         let (low, half) = (index * part, part / 2);
+        let first = buffer.slice(low..low + half)?;
+        let second = buffer.slice(low + half..low + part)?;
         for round in 0..100 {
-            let (from, to) = if round % 2 == 0 { (low, low + half) } else { (low + half, low) };
-            buffer.copy_from(&buffer, from..from + half, to)?;
-            buffer.copy_from(&buffer, low + half..low + half + unit, low)?;
+            match round % 2 {
+                0 => second.copy_from(&first)?,
+                _ => first.copy_from(&second)?,
+            }
+            first.slice(..unit)?.copy_from(&second.slice(..unit)?)?;
         }
         Ok(())
     })?;

@@ -61,11 +61,11 @@ impl<'a> Running<'a> {
                 |stream| stream.fill(self.buffer(*buffer), range.clone(), pattern),
                 || self.buffer(*buffer).fill(range.clone(), pattern),
             )?,
-            Step::Copy { by, from, range, to, at } => self.by(
-                *by,
-                |stream| stream.copy(self.buffer(*from), range.clone(), self.buffer(*to), *at),
-                || self.buffer(*to).copy_from(self.buffer(*from), range.clone(), *at),
-            )?,
+            Step::Copy { by, from, range, to, at } => {
+                let source = self.buffer(*from).slice(range.clone())?;
+                let target = self.buffer(*to).slice(*at..*at + range.len())?;
+                self.by(*by, |stream| stream.copy(&source, &target), || target.copy_from(&source))?;
+            }
             Step::Read { by: By::Host, buffer, range, expected } => {
                 let mut got = vec![0xA5; range.len()];
                 self.buffer(*buffer).read(range.start, &mut got)?;

@@ -62,10 +62,12 @@ impl fmt::Display for Program {
                     writeln!(f, "    s{s}.fill(&b{buffer}, {range:?}, &{})?;", Literal(pattern))?;
                 }
                 Step::Copy { by: By::Host, from, range, to, at } => {
-                    writeln!(f, "    b{to}.copy_from(&b{from}, {range:?}, {at})?;")?;
+                    let target = *at..*at + range.len();
+                    writeln!(f, "    b{to}.slice({target:?})?.copy_from(&b{from}.slice({range:?})?)?;")?;
                 }
                 Step::Copy { by: By::Stream(s), from, range, to, at } => {
-                    writeln!(f, "    s{s}.copy(&b{from}, {range:?}, &b{to}, {at})?;")?;
+                    let target = *at..*at + range.len();
+                    writeln!(f, "    s{s}.copy(&b{from}.slice({range:?})?, &b{to}.slice({target:?})?)?;")?;
                 }
                 Step::Read { by: By::Host, buffer, range, expected } => {
                     let part = format!("&b{buffer}.slice({range:?})?");

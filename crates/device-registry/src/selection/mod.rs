@@ -5,7 +5,7 @@ pub(crate) mod auto;
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -75,7 +75,15 @@ pub struct Selection {
     list: List,
 }
 
-/// The device that was chosen, and what was passed over for it.
+/// The device that was chosen, and what was passed over for it. It is used as the device.
+///
+/// ```
+/// use device_registry::first_available;
+///
+/// let buffer = first_available("no_such_backend:1,cpu")?.allocate(4)?;
+/// assert_eq!(buffer.len(), 4);
+/// # Ok::<(), device_registry::DeviceError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chosen {
@@ -83,6 +91,20 @@ pub struct Chosen {
     pub device: Device,
     /// Each device, backend and item that was tried before it, with the reason why it cannot be used.
     pub passed_over: Vec<(String, DeviceError)>,
+}
+
+impl Deref for Chosen {
+    type Target = Device;
+
+    fn deref(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl From<Chosen> for Device {
+    fn from(chosen: Chosen) -> Self {
+        chosen.device
+    }
 }
 
 /// A device that a program may choose: see [`choose`].

@@ -104,7 +104,7 @@ fn a_blocking_call_says_what_it_copies_and_where() {
     let records = records_of("blocking", || {
         let (a, b) = (cpu().allocate(64).unwrap(), cpu().allocate(100).unwrap());
         a.write(16, &[1; 32]).unwrap();
-        b.copy_from(&a, 0..10, 4).unwrap();
+        b.slice(4..14).unwrap().copy_from(&a.slice(..10).unwrap()).unwrap();
         b.read(0, &mut [0; 3]).unwrap();
         b.fill(2..6, &[0]).unwrap();
         assert!(b.write(99, &[0; 2]).is_err());

@@ -197,7 +197,7 @@ fn transfers(
     let mut host = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
     source.write_timeout(0, &host, LIMIT)?;
     source.read_timeout(0, &mut host, LIMIT)?;
-    destination.copy_from_timeout(&source, 0..len, 0, LIMIT)?;
+    destination.copy_from_timeout(&source, LIMIT)?;
     let mut add = |operation: &str, to: Option<Device>, seconds| {
         bar.inc(1);
         measurements.push(Measurement {
@@ -213,11 +213,11 @@ fn transfers(
     add("write from the host", None, median(|| source.write(0, &host))?);
     add("read to the host", None, median(|| source.read(0, &mut host))?);
     add("fill", None, median(|| destination.fill(0..len, &[2]))?);
-    add("copy within", None, median(|| destination.copy_from(&source, 0..len, 0))?);
+    add("copy within", None, median(|| destination.copy_from(&source))?);
     for other in others {
         let there = other.allocate(len)?;
-        there.copy_from_timeout(&source, 0..len, 0, LIMIT)?;
-        add("copy", Some(other), median(|| there.copy_from(&source, 0..len, 0))?);
+        there.copy_from_timeout(&source, LIMIT)?;
+        add("copy", Some(other), median(|| there.copy_from(&source))?);
     }
     Ok(())
 }

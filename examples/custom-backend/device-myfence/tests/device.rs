@@ -27,7 +27,7 @@ fn a_thousand_copies_with_an_event_each_are_few_submissions() {
     let submitted = counted("myfence:0", |stream| {
         let mut events = Vec::new();
         for _ in 0..1000 {
-            stream.copy(&from, .., &to, 0).unwrap();
+            stream.copy(&from, &to).unwrap();
             events.push(stream.record().unwrap());
         }
         events.iter().for_each(|event| event.synchronize().unwrap());

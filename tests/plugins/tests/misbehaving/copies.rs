@@ -39,7 +39,7 @@ fn memory_of_one_copy_is_refused_by_the_other() {
     // Of two backends: through the host.
     let (source, destination) = (one.allocate(4).unwrap(), two.allocate(4).unwrap());
     source.write(0, b"rust").unwrap();
-    destination.copy_from(&source, .., 0).unwrap();
+    destination.copy_from(&source).unwrap();
     let mut read = [0; 4];
     destination.read(0, &mut read).unwrap();
     assert_eq!(read, *b"rust");

@@ -90,11 +90,11 @@ impl Worker<'_> {
         match step.value % 6 {
             0 => stream.fill(&first, .., &step.value.to_le_bytes())?,
             1 => stream.write(&second, 16, vec![7; 160])?,
-            2 => stream.copy(&first, 0..1024, &second, 2048)?,
+            2 => stream.copy(&first.slice(..1024)?, &second.slice(2048..3072)?)?,
             3 => {
                 let other = self.racer(Step { pick: [step.pick[2]; 3], ..step })?;
                 // A failure of a default stream would be that of any blocking call.
-                stream.copy(&other.buffers[0], .., &second, 0)?;
+                stream.copy(&other.buffers[0], &second)?;
             }
             4 => drop(stream.read(&first, ..)?),
             _ => match stream.read(&second, 0..64)?.wait() {

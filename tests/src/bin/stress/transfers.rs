@@ -102,7 +102,8 @@ impl Worker<'_> {
         self.usable(&[from, to])?;
         let (source, target) = (&self.buffers[from], &self.buffers[to]);
         let (range, offset) = ranges_of_copy(source.buffer.len(), target.buffer.len(), step);
-        self.lanes[lane].stream.copy(&source.buffer, range.clone(), &target.buffer, offset)?;
+        let destination = target.buffer.slice(offset..offset + range.len())?;
+        self.lanes[lane].stream.copy(&source.buffer.slice(range.clone())?, &destination)?;
         let (bytes, len) = (source.bytes.as_ref().map(|bytes| bytes[range].to_vec()), target.buffer.len());
         self.change(lane, to, |known| match bytes {
             Some(bytes) => put(known, len, offset, &bytes),
@@ -230,7 +231,8 @@ impl Worker<'_> {
         self.usable(&[from, to])?;
         let (source, target) = (&self.buffers[from], &self.buffers[to]);
         let (range, offset) = ranges_of_copy(source.buffer.len(), target.buffer.len(), step);
-        target.buffer.copy_from(&source.buffer, range.clone(), offset)?;
+        let destination = target.buffer.slice(offset..offset + range.len())?;
+        destination.copy_from(&source.buffer.slice(range.clone())?)?;
         let bytes = source.bytes.as_ref().map(|bytes| bytes[range].to_vec());
         let target = &mut self.buffers[to];
         match bytes {

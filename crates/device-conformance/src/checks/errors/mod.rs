@@ -75,7 +75,7 @@ fn works(stream: &Stream, what: &str) -> Result<(), Failure> {
     let expected = bytes(0x55, LEN);
     let (buffer, copy) = (stream.device().allocate(LEN)?, stream.device().allocate(LEN)?);
     stream.write(&buffer, 0, expected.clone())?;
-    stream.copy(&buffer, 0..LEN, &copy, 0)?;
+    stream.copy(&buffer, &copy)?;
     let read = stream.read(&copy, 0..LEN)?.wait()?;
     expect_bytes(&read, &expected, what)?;
     Ok(stream.synchronize()?)

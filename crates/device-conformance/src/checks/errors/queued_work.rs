@@ -157,7 +157,7 @@ fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
     failing_write(&stream, &buffer, 1)?;
     stream.write(&behind, 0, vec![1; LEN])?;
     stream.fill(&behind, 0..LEN, &[1])?;
-    stream.copy(&source, 0..LEN, &behind, 0)?;
+    stream.copy(&source, &behind)?;
     stream.host_call(move || runs.store(true, Ordering::SeqCst))?;
     let event = stream.record()?;
     drop(release);

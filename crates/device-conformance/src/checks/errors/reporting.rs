@@ -87,7 +87,7 @@ type Enqueue = fn(&Stream, &Buffer, &Buffer) -> Result<(), DeviceError>;
 /// Each kind of work that `Fault::FailCopy` can fail.
 const KINDS: [(&str, Enqueue); 4] = [
     ("write", |stream, buffer, _| stream.write(buffer, 0, vec![1; LEN])),
-    ("copy", |stream, buffer, other| stream.copy(other, 0..LEN, buffer, 0)),
+    ("copy", |stream, buffer, other| stream.copy(other, buffer)),
     ("fill", |stream, buffer, _| stream.fill(buffer, 0..LEN, &[1])),
     ("read", |stream, buffer, _| stream.read(buffer, 0..LEN).map(drop)),
 ];

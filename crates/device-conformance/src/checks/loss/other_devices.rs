@@ -61,9 +61,9 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
     let (stream, spare) = (peer.create_stream()?, peer.allocate(LEN)?);
     lose(context.device())?;
     for _ in 0..2 {
-        expect_error(spare.copy_from(&here, 0..LEN, 0), "a copy from a lost device to a peer")?;
-        expect_lost(here.copy_from(&there, 0..LEN, 0), "a copy from a peer to a lost device")?;
-        let copied = stream.copy(&here, 0..LEN, &spare, 0).and_then(|()| stream.synchronize());
+        expect_error(spare.copy_from(&here), "a copy from a lost device to a peer")?;
+        expect_lost(here.copy_from(&there), "a copy from a peer to a lost device")?;
+        let copied = stream.copy(&here, &spare).and_then(|()| stream.synchronize());
         expect_error(copied, "a copy from a lost device by a stream of a peer")?;
         expect_content(&there, &expected, "on a peer that copies with a lost device")?;
         works(peer, "on a peer that copies with a lost device")?;
@@ -71,10 +71,7 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
     }
     reset(context.device())?;
     // Memory of the old device stays lost.
-    expect_error(
-        spare.copy_from(&here, 0..LEN, 0),
-        "a copy to a peer from memory that was allocated before a reset",
-    )?;
+    expect_error(spare.copy_from(&here), "a copy to a peer from memory that was allocated before a reset")?;
     works(peer, "on a peer that copied from memory that was allocated before a reset")?;
     works(context.device(), "after the reset")
 }
@@ -87,7 +84,7 @@ fn a_source_that_is_reset(context: &Context) -> Result<(), Failure> {
         let (source, stream) = (context.filled(&vec![1; LONG])?, peer.create_stream()?);
         let copies: Vec<_> = (0..12).map(|_| peer.allocate(LONG)).collect::<Result<_, _>>()?;
         for copy in &copies {
-            stream.copy(&source, 0..LONG, copy, 0)?;
+            stream.copy(&source, copy)?;
         }
         lose(context.device())?;
         reset(context.device())?;
@@ -157,8 +154,8 @@ fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
     let (cpu, here) = (Device::cpu(), context.filled(&[1; LEN])?);
     let kept = filled(cpu, &bytes(5, LEN))?;
     waits_and_gets_the_error(context, cpu)?;
-    expect_lost(cpu.allocate(LEN)?.copy_from(&here, 0..LEN, 0), "a copy from a lost device to the cpu")?;
-    expect_lost(here.copy_from(&kept, 0..LEN, 0), "a copy from the cpu to a lost device")?;
+    expect_lost(cpu.allocate(LEN)?.copy_from(&here), "a copy from a lost device to the cpu")?;
+    expect_lost(here.copy_from(&kept), "a copy from the cpu to a lost device")?;
     expect_content(&kept, &bytes(5, LEN), "on the cpu")?;
     works(cpu, "on the cpu, with a device lost")?;
     Ok(cpu.synchronize()?)

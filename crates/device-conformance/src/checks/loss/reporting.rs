@@ -37,7 +37,7 @@ fn the_call_that_finds_it_says_so(context: &Context) -> Result<(), Failure> {
         ("allocate", |buffer, _| buffer.device().allocate(16).map(drop)),
         ("write", |buffer, _| buffer.write(0, &[1; LEN])),
         ("read", |buffer, _| buffer.read(0, &mut [0; LEN])),
-        ("copy", |buffer, other| buffer.copy_from(other, 0..LEN, 0)),
+        ("copy", |buffer, other| buffer.copy_from(other)),
         ("fill", |buffer, _| buffer.fill(0..LEN, &[1])),
     ];
     for (name, call) in calls {

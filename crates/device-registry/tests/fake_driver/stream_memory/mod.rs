@@ -87,7 +87,7 @@ fn a_stream_has_its_memory_again_while_its_work_uses_it() {
             let temporary = stream.allocate(LEN).unwrap();
             stream.fill(&temporary, .., &[byte]).unwrap();
             let at = byte as usize * 16;
-            stream.copy(&temporary, at..at + 16, &kept, at).unwrap();
+            stream.copy(&temporary.slice(at..at + 16).unwrap(), &kept.slice(at..at + 16).unwrap()).unwrap();
             let used = place(&stream, &temporary);
             drop(temporary);
             let (calls, reused) = (control.calls(), statistics(device).reused);
@@ -148,7 +148,7 @@ fn memory_of_work_that_the_streams_thread_does_is_not_given_out() {
         stream.host_call(move || released.recv().unwrap_or(())).unwrap();
         stream.write(&buffer, 0, vec![7; LEN]).unwrap();
         let kept = stream.allocate(LEN).unwrap();
-        stream.copy(&buffer, .., &kept, 0).unwrap();
+        stream.copy(&buffer, &kept).unwrap();
         drop(buffer);
         // The queue has not got the work yet, so that later work of another thread could come before it.
         let others: Vec<_> = (0..600).map(|_| stream.allocate(LEN).unwrap()).collect();
@@ -174,7 +174,7 @@ type Use = fn(&Stream, &Buffer) -> Result<(), DeviceError>;
 const WRITES: [(&str, Use); 8] = [
     ("stream write", |stream, buffer| stream.write(buffer, 0, vec![9; LEN])),
     ("stream fill", |stream, buffer| stream.fill(buffer, .., &[9])),
-    ("stream copy", |stream, buffer| stream.copy(&nines(stream), .., buffer, 0)),
+    ("stream copy", |stream, buffer| stream.copy(&nines(stream), buffer)),
     ("launch", |stream, buffer| {
         stream.launch(&[buffer], |launch| {
             let span = launch.spans()[0].as_ref().unwrap();
@@ -183,7 +183,7 @@ const WRITES: [(&str, Use); 8] = [
     }),
     ("write", |_, buffer| buffer.write(0, &[9; LEN])),
     ("fill", |_, buffer| buffer.fill(.., &[9])),
-    ("copy", |stream, buffer| buffer.copy_from(&nines(stream), .., 0)),
+    ("copy", |stream, buffer| buffer.copy_from(&nines(stream))),
     ("span", |_, buffer| {
         let span = buffer.span().unwrap();
         span.memory_as::<FakeMemory>().unwrap().write(span.range(), 9);
@@ -235,7 +235,7 @@ fn calls_with_a_time_limit_time_out_while_the_earlier_work_lasts() {
             assert_eq!(error.to_string(), text);
         };
         times_out(buffer.write_timeout(0, &[1; LEN], SHORT), "write");
-        times_out(buffer.copy_from_timeout(&source, .., 0, SHORT), "copy");
+        times_out(buffer.copy_from_timeout(&source, SHORT), "copy");
         gate.open();
         stream.synchronize().unwrap();
         has_only(&buffer, 7);
@@ -244,7 +244,7 @@ fn calls_with_a_time_limit_time_out_while_the_earlier_work_lasts() {
         let writes = {
             let (other, source) = (other.clone(), source.clone());
             begin(move || {
-                other.copy_from_timeout(&source, .., 0, LONG)?;
+                other.copy_from_timeout(&source, LONG)?;
                 other.write_timeout(0, &[9; 16], LONG)
             })
         };
@@ -263,7 +263,7 @@ fn a_use_behind_one_of_the_stream_itself_does_not_wait() {
             let copied_from = nines(&stream);
             gate.close();
             let buffer = promised(&stream);
-            stream.copy(&copied_from, .., &buffer, 0).unwrap();
+            stream.copy(&copied_from, &buffer).unwrap();
             stream.fill(&buffer, .., &[8]).unwrap();
             let used = stream.record().unwrap();
             other.wait_event(&used).unwrap();
@@ -531,7 +531,7 @@ fn other_devices_never_wait() {
             let source = nines(&stream);
             gate.close();
             let first = stream.allocate(LEN).unwrap();
-            stream.copy(&source, .., &first, 0).unwrap();
+            stream.copy(&source, &first).unwrap();
             drop(first);
             let second = stream.allocate(LEN).unwrap();
             // Without queues there is no native one for the launch, whose failure is the stream's.
@@ -590,7 +590,7 @@ fn copies_between_two_devices_use_the_memory_of_their_streams() {
         far.synchronize().unwrap();
         let used = place(&far, &source);
         let buffer = promised(&stream);
-        stream.copy(&source, .., &buffer, 0).unwrap();
+        stream.copy(&source, &buffer).unwrap();
         drop(source);
         // The other device's stream must not have what this one copies from.
         let next = far.allocate(LEN).unwrap();

@@ -116,8 +116,9 @@ impl Program {
                 let len = len.min(self.items[from].model.len());
                 self.turn(item, stream);
                 self.turn(from, stream);
-                let [source, destination] = [from, item].map(|item| &self.items[item].buffer);
-                self.streams[stream].0.copy(source, ..len, destination, 0).unwrap();
+                let [source, destination] =
+                    [from, item].map(|item| self.items[item].buffer.slice(..len).unwrap());
+                self.streams[stream].0.copy(&source, &destination).unwrap();
                 let bytes = self.items[from].model[..len].to_vec();
                 self.items[item].model[..len].copy_from_slice(&bytes);
                 self.used(item, stream);

@@ -16,7 +16,7 @@ fn buffers_and_streams_of_different_devices_do_not_mix() {
         stream.write(&foreign, 0, b"x"),
         stream.read(&foreign, 0..1).map(drop),
         stream.fill(&foreign, 0..1, b"x"),
-        stream.copy(&buffer, 0..1, &foreign, 0),
+        stream.copy(&buffer, &foreign),
         stream.launch(&[&buffer, &foreign], |_| Ok(())),
     ]
     .into_iter()
@@ -28,7 +28,7 @@ fn buffers_and_streams_of_different_devices_do_not_mix() {
             format!("is a buffer on `{other}`: expected one on `{device}`, the device of the stream");
         assert!(error.to_string().contains(&message), "{error}");
     }
-    stream.copy(&foreign, 1..3, &buffer, 0).unwrap();
+    stream.copy(&foreign.slice(1..3).unwrap(), &buffer.slice(..2).unwrap()).unwrap();
     assert_eq!(*stream.read(&buffer, 0..4).unwrap().wait().unwrap(), *b"bccd");
 }
 
@@ -43,14 +43,13 @@ fn ranges_outside_overlaps_and_bad_patterns_are_refused_before_they_are_queued()
             stream.read(&buffer, 0..17).map(drop),
             stream.read(&buffer, 0..usize::MAX).map(drop),
             stream.read_into(&buffer, 9, HostBuffer::zeroed(8).unwrap()).map(drop),
-            stream.copy(&buffer, 8..17, &buffer, 0),
-            stream.copy(&buffer, 0..8, &buffer, 9),
-            stream.copy(&buffer, 0..8, &buffer, usize::MAX),
             stream.fill(&buffer, 16..17, b"x"),
         ] {
             assert!(matches!(result, Err(DeviceError::OutOfRange { .. })), "{result:?}");
         }
-        assert!(matches!(stream.copy(&buffer, 0..8, &buffer, 4), Err(DeviceError::Overlap { .. })));
+        let part = |range| buffer.slice(range).unwrap();
+        assert!(matches!(stream.copy(&part(0..8), &part(4..12)), Err(DeviceError::Overlap { .. })));
+        assert!(matches!(stream.copy(&part(0..8), &part(8..15)), Err(DeviceError::LengthMismatch { .. })));
         for pattern in [&b""[..], b"abc", &[0; 32]] {
             assert!(
                 error_text(stream.fill(&buffer, 0..16, pattern))
@@ -91,8 +90,8 @@ fn a_part_of_a_buffer_shares_its_memory() {
         part.write(1, b"xy").unwrap();
         let stream = device.create_stream().unwrap();
         stream.fill(&part, 3..4, b"z").unwrap();
-        stream.copy(&part, 1..3, &buffer, 0).unwrap();
-        assert!(matches!(part.copy_from(&buffer, 2..6, 0), Err(DeviceError::Overlap { .. })));
+        stream.copy(&part.slice(1..3).unwrap(), &buffer.slice(..2).unwrap()).unwrap();
+        assert!(matches!(part.copy_from(&buffer.slice(2..6).unwrap()), Err(DeviceError::Overlap { .. })));
         stream.synchronize().unwrap();
         assert_eq!(content(&buffer), b"xy23xyz789");
         assert!(
@@ -114,23 +113,23 @@ fn the_declared_alignment_is_checked_and_whole_buffers_always_work() {
         let (odd, even) = (filled(device, b"abcdefg"), filled(device, b"........"));
         assert_eq!(content(&odd), b"abcdefg");
         let twin = device.allocate(7).unwrap();
-        twin.copy_from(&odd, 0..7, 0).unwrap();
-        twin.copy_from(&odd, 4..7, 4).unwrap();
+        twin.copy_from(&odd).unwrap();
+        twin.slice(4..).unwrap().copy_from(&odd.slice(4..).unwrap()).unwrap();
         stream.fill(&twin, 0..7, b"x").unwrap();
         assert_eq!(*stream.read(&twin, 4..7).unwrap().wait().unwrap(), *b"xxx");
-        even.copy_from(&odd, 0..4, 4).unwrap();
+        even.slice(4..).unwrap().copy_from(&odd.slice(..4).unwrap()).unwrap();
         assert_eq!(content(&even), b"....abcd");
         for result in [
             odd.write(2, b"xx"),
             odd.write(0, b"xx"),
             odd.read(1, &mut [0; 4]),
-            even.copy_from(&odd, 4..7, 0),
-            odd.copy_from(&even, 0..3, 4),
+            even.slice(..3).unwrap().copy_from(&odd.slice(4..).unwrap()),
+            odd.slice(4..).unwrap().copy_from(&even.slice(..3).unwrap()),
             even.fill(0..2, b"xx"),
             even.slice(2..8).unwrap().write(0, b"xxxx"),
             even.slice(0..6).unwrap().write(0, b"xxxxxx"),
             stream.write(&even, 4, b"xx"),
-            stream.copy(&odd, 4..7, &even, 0),
+            stream.copy(&odd.slice(4..).unwrap(), &even.slice(..3).unwrap()),
         ] {
             let error = result.unwrap_err();
             assert!(matches!(error, DeviceError::Misaligned { alignment: 4, .. }), "{error}");
@@ -139,7 +138,7 @@ fn the_declared_alignment_is_checked_and_whole_buffers_always_work() {
         even.slice(2..8).unwrap().write(2, b"xxxx").unwrap();
         // A copy through the host checks each side by the alignment of its own device.
         let cpu = filled(Device::cpu(), b"0123456789");
-        even.copy_from(&cpu, 3..7, 0).unwrap();
+        even.slice(..4).unwrap().copy_from(&cpu.slice(3..7).unwrap()).unwrap();
         assert_eq!(content(&even), b"3456xxxx");
     }
 }
@@ -153,8 +152,8 @@ fn zero_lengths_are_fine_and_never_reach_the_driver() {
         stream.write(&buffer, 4, b"").unwrap();
         stream.write(&empty, 0, b"").unwrap();
         assert!(stream.read(&buffer, 2..2).unwrap().wait().unwrap().is_empty());
-        stream.copy(&buffer, 1..1, &buffer, 1).unwrap();
-        stream.copy(&empty, 0..0, &buffer, 4).unwrap();
+        stream.copy(&buffer.slice(1..1).unwrap(), &buffer.slice(1..1).unwrap()).unwrap();
+        stream.copy(&empty, &buffer.slice(4..).unwrap()).unwrap();
         stream.fill(&buffer, 3..3, b"x").unwrap();
         buffer.fill(0..0, b"x").unwrap();
         assert_eq!(control.log(), [""; 0]);

@@ -80,7 +80,7 @@ fn a_thousand_copies_with_an_event_each_need_few_flushes() {
         control.batches_begun.store(0, Ordering::SeqCst);
         let events: Vec<_> = (0..1000)
             .map(|_| {
-                stream.copy(&from, .., &to, 0).unwrap();
+                stream.copy(&from, &to).unwrap();
                 stream.record().unwrap()
             })
             .collect();

@@ -17,8 +17,8 @@ fn work_is_done_in_order_and_read_back() {
         let (a, b) = (device.allocate(8).unwrap(), device.allocate(8).unwrap());
         stream.write(&a, 0, b"abcdefgh").unwrap();
         stream.fill(&a, 2..4, b"-").unwrap();
-        stream.copy(&a, 0..4, &b, 4).unwrap();
-        stream.copy(&b, 6..8, &b, 0).unwrap();
+        stream.copy(&a.slice(..4).unwrap(), &b.slice(4..8).unwrap()).unwrap();
+        stream.copy(&b.slice(6..8).unwrap(), &b.slice(..2).unwrap()).unwrap();
         stream.write(&a, 0, vec![0; 8]).unwrap();
         let read = stream.read(&b, 0..8).unwrap().wait().unwrap();
         assert_eq!((&read[..2], &read[4..]), (&b"--"[..], &b"ab--"[..]));
@@ -92,7 +92,7 @@ fn events_order_streams_of_any_two_devices() {
                 first.write(&source, 0, b"x").unwrap();
                 let event = first.record().unwrap();
                 second.wait_event(&event).unwrap();
-                second.copy(&source, 0..1, &destination, 0).unwrap();
+                second.copy(&source, &destination).unwrap();
                 let read = second.read(&destination, 0..1).unwrap();
                 assert!(!read.wait_timeout(Duration::from_millis(5)), "{from} to {to}");
                 gate.open();

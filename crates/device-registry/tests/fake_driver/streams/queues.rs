@@ -18,7 +18,7 @@ fn a_call_that_a_queue_refuses_is_returned_and_leaves_no_failure() {
         let refusals: [Enqueue; 5] = [
             |stream, buffer| stream.write(buffer, 0, b"x"),
             |stream, buffer| stream.read(buffer, 0..1).map(drop),
-            |stream, buffer| stream.copy(buffer, 0..1, buffer, 1),
+            |stream, buffer| stream.copy(&buffer.slice(..1)?, &buffer.slice(1..2)?),
             |stream, buffer| stream.fill(buffer, 0..1, b"x"),
             |stream, _| stream.record().map(drop),
         ];
@@ -61,7 +61,7 @@ fn a_copy_from_another_device_runs_in_order_by_the_best_available_path() {
             (filled(Device::cpu(), b"abcd"), &["queue flush", "write"]),
         ] {
             control.log();
-            stream.copy(&source, 1..3, &destination, 1).unwrap();
+            stream.copy(&source.slice(1..3).unwrap(), &destination.slice(1..3).unwrap()).unwrap();
             stream.fill(&destination, 0..1, b"x").unwrap();
             assert_eq!(*stream.read(&destination, 0..4).unwrap().wait().unwrap(), *b"xbc.");
             assert_eq!(control.log()[..way.len()], *way);
