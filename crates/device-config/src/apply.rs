@@ -150,7 +150,9 @@ impl GroupTable {
             }
         }
         for one in &self.options {
-            let (name, option, at) = (&one.name, &one.option, one.value.at);
+            let name = &one.name;
+            let option = &one.option;
+            let at = one.value.at;
             let effect = match by_name::effect_of_option(self.name, name, option) {
                 by_name::Effect::InForce => Effect::InForce,
                 by_name::Effect::Replaced { by } => Effect::Replaced { by },

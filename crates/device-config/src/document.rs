@@ -82,7 +82,8 @@ impl Reader<'_> {
                 (name, DeValue::Table(table)) => self.below(name.to_owned(), key, table)?,
                 (name, _) => {
                     let similar = did_you_mean(nearest(name, KEYS.into_iter()));
-                    let (name, groups) = (shown(name), self.groups());
+                    let name = shown(name);
+                    let groups = self.groups();
                     return Err(self.mistake(
                         key.span(),
                         format!(
@@ -115,7 +116,8 @@ impl Reader<'_> {
 
     fn unknown_group(&self, key: &Key<'_>, path: &str) -> Mistake {
         let similar = did_you_mean(nearest(path, self.groups.iter().copied()));
-        let (path, groups) = (shown(path), self.groups());
+        let path = shown(path);
+        let groups = self.groups();
         let message = format!("unknown group `{path}`{similar}; the groups of this program are {groups}");
         self.mistake(key.span(), message)
     }
@@ -152,7 +154,8 @@ impl Reader<'_> {
                 }
                 (unknown, _) => {
                     let similar = did_you_mean(nearest(unknown, GROUP_KEYS.into_iter()));
-                    let (unknown, keys) = (shown(unknown), and(&GROUP_KEYS.map(|key| format!("`{key}`"))));
+                    let unknown = shown(unknown);
+                    let keys = and(&GROUP_KEYS.map(|key| format!("`{key}`")));
                     let message = format!(
                         "unknown key `{unknown}` of the group `{name}`{similar}; the keys are {keys}"
                     );
@@ -171,12 +174,14 @@ impl Reader<'_> {
         let DeValue::Table(entries) = value.get_ref() else {
             return Err(self.wrong_type("options", "a table", value));
         };
-        let (mut options, mut lines) = (Vec::new(), HashMap::new());
+        let mut options = Vec::new();
+        let mut lines = HashMap::new();
         let mut add = |name: &str, option: &str, value: &Value<'_>| {
             let value = self.option_value(&format!("{name}.{option}"), value)?;
             let key = (name.to_owned(), option.to_owned());
             if let Some(line) = lines.insert(key, value.at.line) {
-                let (name, option) = (shown(name), shown(option));
+                let name = shown(name);
+                let option = shown(option);
                 let message = format!("the option `{name}.{option}` is also in line {line}");
                 return Err(Mistake { at: value.at, message });
             }
@@ -255,7 +260,8 @@ impl Reader<'_> {
     }
 
     fn wrong_type(&self, key: &str, expected: &str, found: &Value<'_>) -> Mistake {
-        let (key, kind) = (shown(key), found.get_ref().type_str());
+        let key = shown(key);
+        let kind = found.get_ref().type_str();
         let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
         self.mistake(found.span(), format!("`{key}`: expected {expected}, found {article} {kind}"))
     }

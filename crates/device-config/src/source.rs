@@ -117,7 +117,8 @@ mod tests {
         for byte in 0..text.len() + 2 {
             let before = &text[..text.floor_char_boundary(byte)];
             let last = before.rsplit('\n').next().unwrap();
-            let (line, column) = (before.matches('\n').count() + 1, last.chars().count() + 1);
+            let line = before.matches('\n').count() + 1;
+            let column = last.chars().count() + 1;
             assert_eq!(places.at(byte), At { line, column }, "byte {byte}");
         }
     }

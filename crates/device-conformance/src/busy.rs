@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// Enqueues work that takes a while: copies back and forth between two buffers with the same bytes.
 pub(crate) fn keep_busy(stream: &Stream, pair: &[Buffer; 2], times: usize) -> Result<(), Failure> {
     for index in 0..times {
-        let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
+        let from = &pair[index % 2];
+        let to = &pair[(index + 1) % 2];
         stream.copy(from, to)?;
     }
     Ok(())

@@ -182,7 +182,8 @@ pub(crate) fn in_threads(
     count: usize,
     work: impl Fn(usize) -> Result<(), Failure> + Sync,
 ) -> Result<(), Failure> {
-    let (start, work) = (Barrier::new(count), &work);
+    let start = Barrier::new(count);
+    let work = &work;
     let outcomes: Vec<_> = thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
             .map(|index| {

@@ -98,7 +98,8 @@ impl RandomCases {
             "" => Ok(default),
             _ => value.parse().map_err(|_| format!("invalid {name}: expected a number, found `{value}`")),
         };
-        let (seed, cases) = (number(SEED, seed, 0)?, number(CASES, cases, default_cases.into())?);
+        let seed = number(SEED, seed, 0)?;
+        let cases = number(CASES, cases, default_cases.into())?;
         match u32::try_from(cases) {
             Ok(cases) if cases > 0 => Ok(Self { seed, cases }),
             _ => Err(format!("invalid {CASES}: expected a number from 1 to {}, found {cases}", u32::MAX)),

@@ -105,7 +105,8 @@ pub(crate) mod tests {
         let thread = thread::spawn(move || ended.recv().unwrap_or_default());
         let under_way = under_way.iter().map(|&text| text.to_owned()).collect();
         let callers = callers.iter().map(|&name| name.into()).collect();
-        let (limit, records) = (Duration::from_secs(30), String::new());
+        let limit = Duration::from_secs(30);
+        let records = String::new();
         (Hung { limit, under_way, callers, records, load: None, thread }, end)
     }
 

@@ -96,7 +96,8 @@ impl fmt::Display for SuspectedLeaks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cycles = self.cycles;
         for (number, (&kind, rounds)) in self.grown.iter().enumerate() {
-            let (name, now) = (KINDS[kind].name, self.last.0[kind]);
+            let name = KINDS[kind].name;
+            let now = self.last.0[kind];
             let separator = if number == 0 { "" } else { "; " };
             write!(
                 f,

@@ -19,7 +19,8 @@ pub(crate) const PAGE: usize = 4096;
 
 /// Ranges that begin and end near page boundaries, and the length of their buffer: three pages and a byte.
 pub(crate) fn page_ranges(context: &Context) -> (usize, impl Iterator<Item = Range<usize>>) {
-    let (len, unit) = (3 * PAGE + 1, context.alignment());
+    let len = 3 * PAGE + 1;
+    let unit = context.alignment();
     let around = |boundary: usize| [boundary.saturating_sub(unit), boundary, boundary + unit];
     let places = [0, PAGE, 2 * PAGE, 3 * PAGE].map(around).concat();
     let starts = places.clone();

@@ -136,7 +136,8 @@ fn read(mut from: impl Read + Send + 'static) -> io::Result<Receiver<Vec<u8>>> {
 
 /// All that a process has printed which has ended.
 fn all_of(printed: &Receiver<Vec<u8>>) -> Vec<u8> {
-    let (end, mut all) = (Instant::now() + ENDING, Vec::new());
+    let end = Instant::now() + ENDING;
+    let mut all = Vec::new();
     while let Ok(bytes) = printed.recv_timeout(end.saturating_duration_since(Instant::now())) {
         all.extend(bytes);
     }

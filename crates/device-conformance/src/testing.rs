@@ -48,7 +48,8 @@ pub fn read_all(buffer: &Buffer) -> Vec<u8> {
 #[cfg(target_os = "linux")]
 #[track_caller]
 pub fn opens_nothing_before_its_first_use(backend: &str, is_driver: impl Fn(&str) -> bool) {
-    let (libraries_before, threads_before) = (libraries(), threads());
+    let libraries_before = libraries();
+    let threads_before = threads();
     let open: Vec<_> = libraries_before.iter().filter(|file| is_driver(file)).collect();
     assert!(open.is_empty(), "drivers are open before any use of `{backend}`: {open:?}");
     assert!(backends().get(backend).is_some(), "`{backend}` is not linked into this program");

@@ -79,7 +79,8 @@ impl PendingRead {
     ) -> Result<Self, BackendError> {
         let mut open = reads.0.lock();
         if !open.has_thread {
-            let (reads, library) = (Arc::clone(reads), stream.context().library());
+            let reads = Arc::clone(reads);
+            let library = stream.context().library();
             thread::Builder::new()
                 .name("cuda reads".to_owned())
                 .spawn(move || {
@@ -92,7 +93,8 @@ impl PendingRead {
             open.has_thread = true;
         }
         open.last += 1;
-        let (address, number) = (stream.address(), open.last);
+        let address = stream.address();
+        let number = open.last;
         let watched = open.streams.entry(address);
         let watched =
             watched.or_insert_with(|| Watched { stream: Arc::clone(stream), completions: BTreeMap::new() });

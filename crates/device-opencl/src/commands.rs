@@ -239,7 +239,8 @@ impl Commands {
     /// On Rusticl of Mesa 22.3 `clFinish` behind a `clFlush` returns at once. Once the context has `early`,
     /// which this sets where it sees that, a queue gets a marker to wait for.
     pub(crate) fn finish(&self, early: &AtomicBool) -> Result<(), BackendError> {
-        let (number, queue) = (self.submitted(), self.last_queue());
+        let number = self.submitted();
+        let queue = self.last_queue();
         let queue = queue.handle();
         let failed = || {
             let mut state = self.lock();
@@ -283,7 +284,8 @@ impl Commands {
         let last = state.unfinished.back().map_or(state.done, |command| command.number);
         if last < state.submitted {
             let marker = mark_and_flush(state.queue.handle()).map_err(OpenClError::own)?;
-            let (number, event) = (state.submitted, Arc::new(marker));
+            let number = state.submitted;
+            let event = Arc::new(marker);
             state.unfinished.push_back(Command { number, work: Work::Marker, event });
             state.collect();
         }

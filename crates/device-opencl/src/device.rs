@@ -146,7 +146,8 @@ impl OpenClDriver {
     /// Releases what the device has. The context is released with the last stream, event or memory of it.
     fn release(&self) {
         self.native.lock().take();
-        let (idle, mapping) = (std::mem::take(&mut *self.idle.lock()), self.mapping.lock().take());
+        let idle = std::mem::take(&mut *self.idle.lock());
+        let mapping = self.mapping.lock().take();
         drop((idle, mapping));
         self.reads.close();
     }
@@ -220,7 +221,8 @@ impl DeviceDriver for OpenClDriver {
         // returns. The call writes the command's event to the place, with one reference.
         unsafe {
             self.block("clEnqueueWriteBuffer", len, |cl, queue, event| {
-                let (source, none) = (source.as_ptr().cast(), ptr::null());
+                let source = source.as_ptr().cast();
+                let none = ptr::null();
                 cl.clEnqueueWriteBuffer(queue, to, CL_BLOCKING, offset, len, source, 0, none, event)
             })
         }
@@ -235,7 +237,8 @@ impl DeviceDriver for OpenClDriver {
         // reference.
         unsafe {
             self.block("clEnqueueReadBuffer", len, |cl, queue, event| {
-                let (destination, none) = (destination.as_mut_ptr().cast(), ptr::null());
+                let destination = destination.as_mut_ptr().cast();
+                let none = ptr::null();
                 cl.clEnqueueReadBuffer(queue, from, CL_BLOCKING, offset, len, destination, 0, none, event)
             })
         }
@@ -243,7 +246,8 @@ impl DeviceDriver for OpenClDriver {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         self.faults.before(FaultPoint::Copy)?;
-        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        let from = DeviceRange::of(source)?;
+        let to = DeviceRange::of(destination)?;
         same_length(from.len, to.len)?;
         // SAFETY: spans lie inside their buffers and live until `block` returns, the lengths are equal, and
         // the core passes no ranges that overlap. The call writes the command's event to the place, with one
@@ -274,7 +278,8 @@ impl DeviceDriver for OpenClDriver {
         // one reference.
         unsafe {
             self.block("clEnqueueFillBuffer", len, |cl, queue, event| {
-                let (start, size) = (pattern.as_ptr().cast(), pattern.len());
+                let start = pattern.as_ptr().cast();
+                let size = pattern.len();
                 cl.clEnqueueFillBuffer(queue, to, start, size, offset, len, 0, ptr::null(), event)
             })
         }

@@ -42,8 +42,10 @@ impl OpenClEvent {
 
     /// The timestamp at which the device reached the event, in nanoseconds.
     fn time(&self) -> Result<u64, BackendError> {
-        let (functions, mut time) = (self.marker.functions(), 0_u64);
-        let (size, place) = (size_of_val(&time), (&raw mut time).cast());
+        let functions = self.marker.functions();
+        let mut time = 0_u64;
+        let size = size_of_val(&time);
+        let place = (&raw mut time).cast();
         let end = CL_PROFILING_COMMAND_END;
         // SAFETY: `self` owns the event, and `time` is a place for the number that this query writes.
         unsafe { functions.clGetEventProfilingInfo(self.get(), end, size, place, ptr::null_mut()) }
@@ -98,7 +100,8 @@ impl Drop for OpenClEvent {
 /// The status of an event's command: `CL_COMPLETE`, positive before that, or the command's error.
 pub(crate) fn status(event: &Handle) -> Result<cl_int, OpenClError> {
     let mut status: cl_int = 0;
-    let (size, place) = (size_of_val(&status), (&raw mut status).cast());
+    let size = size_of_val(&status);
+    let place = (&raw mut status).cast();
     let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
     // SAFETY: `event` is valid, and `status` is a place for the number that this query writes.
     unsafe { event.functions().clGetEventInfo(event.get(), what, size, place, ptr::null_mut()) }?;

@@ -107,7 +107,9 @@ impl PinnedMemory {
         // SAFETY: the call above made the buffer and gave its one reference to this function.
         let buffer = unsafe { Handle::buffer(functions, buffer.map_err(failed)?) };
         let mut start = ptr::null_mut();
-        let (queue_object, object, access) = (queue.get(), buffer.get(), CL_MAP_READ | CL_MAP_WRITE);
+        let queue_object = queue.get();
+        let object = buffer.get();
+        let access = CL_MAP_READ | CL_MAP_WRITE;
         // SAFETY: queue and buffer are of this context, the range is the whole buffer, and no other code has
         // the buffer. The call writes the event of its command to the place, with one reference.
         let mapped = unsafe {
@@ -138,7 +140,8 @@ impl PinnedMemory {
     }
 
     pub(crate) fn into_host_buffer(self) -> HostBuffer {
-        let (start, len) = (self.start, self.len);
+        let start = self.start;
+        let len = self.len;
         // SAFETY: `map` has initialised `len` bytes at `start`. They stay mapped until `self` is dropped,
         // which the buffer owns, and no other code has their address.
         unsafe { HostBuffer::from_raw_parts(start, len, self) }
@@ -147,7 +150,9 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
-        let (queue, buffer, start) = (self.queue.get(), self.buffer.get(), self.start.as_ptr().cast());
+        let queue = self.queue.get();
+        let buffer = self.buffer.get();
+        let start = self.start.as_ptr().cast();
         // SAFETY: `map` mapped the buffer at `start`, and the `HostBuffer` that used the bytes is being
         // dropped. The call writes the event of its command to the place, with one reference.
         let unmapped = unsafe {

@@ -54,7 +54,8 @@ impl OpenClDevice {
     /// [`BackendError::unsupported`] if the device is of another backend, [`BackendError::unavailable`] if
     /// there is no loader of OpenCL, or the error of the loader.
     pub fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
-        let (context, device) = (handles::context(native)?, handles::device_id(native)?);
+        let context = handles::context(native)?;
+        let device = handles::device_id(native)?;
         let functions = OpenClFunctions::open().map_err(BackendError::unavailable)?;
         // SAFETY: the device's backend has promised that its handles of these kinds are what `handles` says,
         // and the device stays open while `native` exists.
@@ -107,8 +108,10 @@ impl OpenClDevice {
     pub fn platform_info(&self, what: cl_platform_info) -> Result<Vec<u8>, OpenClError> {
         let functions = self.functions();
         let mut platform: cl_platform_id = ptr::null_mut();
-        let (size, place) = (size_of_val(&platform), (&raw mut platform).cast());
-        let (device, of_device) = (self.device_id(), CL_DEVICE_PLATFORM);
+        let size = size_of_val(&platform);
+        let place = (&raw mut platform).cast();
+        let device = self.device_id();
+        let of_device = CL_DEVICE_PLATFORM;
         // SAFETY: the device is valid, as in `info`, and `platform` is a place for what this query writes.
         unsafe { functions.clGetDeviceInfo(device, of_device, size, place, ptr::null_mut()) }?;
         // SAFETY: the device has named its platform, and `value` passes a place together with its size.

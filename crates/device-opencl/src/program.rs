@@ -27,12 +27,15 @@ impl OpenClProgram {
         })?;
         // Never empty: OpenCL takes a length of 0 for a text that ends with a zero.
         let source = format!("{source}\n");
-        let (start, len, functions) = (source.as_ptr().cast(), source.len(), context.functions());
+        let start = source.as_ptr().cast();
+        let len = source.len();
+        let functions = context.functions();
         // SAFETY: `context` is valid, and the one text is passed together with its length.
         let program = unsafe { functions.clCreateProgramWithSource(context.get(), 1, &start, &len) };
         // SAFETY: the call above made the program and gave its one reference to this function.
         let program = unsafe { Handle::program(functions, program.map_err(OpenClError::own)?) };
-        let (device, options) = (context.device(), options.as_ptr());
+        let device = context.device();
+        let options = options.as_ptr();
         // SAFETY: the device is the one of the program's context, `options` ends with a zero, and there is no
         // callback.
         match unsafe { functions.clBuildProgram(program.get(), 1, &device, options, None, ptr::null_mut()) } {
@@ -84,8 +87,11 @@ impl OpenClProgram {
             }
             let mut binary = vec![0_u8; 2 * size + SPACE];
             let mut place = binary.as_mut_ptr();
-            let (functions, program) = (self.0.functions(), self.program());
-            let (place_size, places, none) = (size_of_val(&place), (&raw mut place).cast(), ptr::null_mut());
+            let functions = self.0.functions();
+            let program = self.program();
+            let place_size = size_of_val(&place);
+            let places = (&raw mut place).cast();
+            let none = ptr::null_mut();
             // SAFETY: `self` owns the program, which has one device. `place` is the one address to which its
             // binary is written, and has more bytes than the driver said.
             unsafe { functions.clGetProgramInfo(program, CL_PROGRAM_BINARIES, place_size, places, none) }?;
@@ -111,7 +117,8 @@ impl OpenClProgram {
 }
 
 fn refused(program: &Handle, context: &Context, error: OpenClError) -> BackendError {
-    let (functions, device) = (context.functions(), context.device());
+    let functions = context.functions();
+    let device = context.device();
     // SAFETY: the device is the one that the program was built for, and `value` passes a place together with
     // its size.
     let log = value(|size, place, written| unsafe {

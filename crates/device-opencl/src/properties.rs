@@ -223,7 +223,8 @@ fn pci_of_khr(bytes: &[u8]) -> Option<PciAddress> {
 
 /// The slot is the device, and below it three bits for the function.
 fn pci_of_nv(domain: u64, bus: u64, slot: u64) -> Option<PciAddress> {
-    let (bus, slot) = (u8::try_from(bus).ok()?, u8::try_from(slot).ok()?);
+    let bus = u8::try_from(bus).ok()?;
+    let slot = u8::try_from(slot).ok()?;
     PciAddress::new(u32::try_from(domain).ok()?, bus, slot >> 3, slot & 7)
 }
 

@@ -35,7 +35,8 @@ impl QueueOptions {
 
     /// Makes a queue.
     pub(crate) fn create(&self, context: &Context) -> Result<Handle, BackendError> {
-        let (functions, device) = (context.functions(), context.device());
+        let functions = context.functions();
+        let device = context.device();
         // SAFETY: the context is valid, and the device is the one that it was made for.
         let without_list =
             || unsafe { functions.clCreateCommandQueue(context.get(), device, self.profiling) };

@@ -227,7 +227,8 @@ impl QueuedRead {
         destination: HostBuffer,
         completion: Completion,
     ) -> Result<Arc<Self>, OpenClError> {
-        let (functions, reads) = (event.functions(), Arc::clone(&open.0));
+        let functions = event.functions();
+        let reads = Arc::clone(&open.0);
         let end = Mutex::new(Some(End { destination, completion, _open: open }));
         let read = Arc::new(Self {
             reads,

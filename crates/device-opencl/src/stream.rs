@@ -46,7 +46,9 @@ impl OpenClQueue {
         let queue = OpenClStream::new(options.create(context)?);
         let commands = Arc::new(Commands::new(Arc::new(queue)));
         reads.add_stream(&commands);
-        let (context, reads, faults) = (Arc::clone(context), Arc::clone(reads), faults.clone());
+        let context = Arc::clone(context);
+        let reads = Arc::clone(reads);
+        let faults = faults.clone();
         Ok(Self { options, context, commands, reads, flushed: AtomicU64::new(0), faults })
     }
 
@@ -112,14 +114,16 @@ impl StreamDriver for OpenClQueue {
     fn write(&self, destination: &Span, source: &Arc<HostBuffer>) -> Result<(), BackendError> {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         same_length(source.len(), len)?;
-        let (queue, bytes) = (self.queue()?, source.as_ptr().cast());
+        let queue = self.queue()?;
+        let bytes = source.as_ptr().cast();
         let waits = self.before(FaultPoint::Write)?;
         // SAFETY: a span lies inside its buffer, and `source` has the same length. Only the core calls this,
         // and it keeps both until an event behind the command is done. The bytes of a shared `HostBuffer` do
         // not change. The call writes the command's event to the place, with one reference.
         unsafe {
             self.add("clEnqueueWriteBuffer", len, |cl, event| {
-                let (count, list) = (waits.len(), waits.start());
+                let count = waits.len();
+                let list = waits.start();
                 cl.clEnqueueWriteBuffer(
                     queue.command_queue(),
                     to,
@@ -147,14 +151,16 @@ impl StreamDriver for OpenClQueue {
         let open = self.reads.open()?;
         let finished = completion.watch();
         let mut destination = destination;
-        let (queue, bytes) = (self.queue()?, destination.as_mut_ptr().cast());
+        let queue = self.queue()?;
+        let bytes = destination.as_mut_ptr().cast();
         let waits = self.before(FaultPoint::Read)?;
         // SAFETY: a span lies inside its buffer, `destination` has the same length, and the core keeps the
         // memory. The bytes of a `HostBuffer` stay where they are when it is moved, and are freed only when
         // the command is done. The call writes the command's event to the place, with one reference.
         let read = unsafe {
             Handle::event_of(self.context.functions(), |cl, event| {
-                let (count, list) = (waits.len(), waits.start());
+                let count = waits.len();
+                let list = waits.start();
                 cl.clEnqueueReadBuffer(
                     queue.command_queue(),
                     from,
@@ -177,9 +183,11 @@ impl StreamDriver for OpenClQueue {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        let from = DeviceRange::of(source)?;
+        let to = DeviceRange::of(destination)?;
         same_length(from.len, to.len)?;
-        let (queue, waits) = (self.queue()?, self.before(FaultPoint::Copy)?);
+        let queue = self.queue()?;
+        let waits = self.before(FaultPoint::Copy)?;
         // SAFETY: spans lie inside their buffers, and the lengths are equal. The core passes no ranges that
         // overlap, and keeps the memory until an event behind the command is done. The call writes the
         // command's event to the place, with one reference.
@@ -205,14 +213,16 @@ impl StreamDriver for OpenClQueue {
         let DeviceRange { buffer: to, offset, len } = DeviceRange::of(destination)?;
         let pattern = pattern.as_bytes();
         let start: *const c_void = pattern.as_ptr().cast();
-        let (queue, waits) = (self.queue()?, self.before(FaultPoint::Fill)?);
+        let queue = self.queue()?;
+        let waits = self.before(FaultPoint::Fill)?;
         // SAFETY: a span lies inside its buffer. The core passes whole patterns only, and keeps the memory
         // until an event behind the command is done; the call copies the pattern. The call writes the
         // command's event to the place, with one reference.
         unsafe {
             let size = pattern.len();
             self.add("clEnqueueFillBuffer", len, |cl, event| {
-                let (count, list) = (waits.len(), waits.start());
+                let count = waits.len();
+                let list = waits.start();
                 cl.clEnqueueFillBuffer(
                     queue.command_queue(),
                     to,
@@ -241,7 +251,8 @@ impl StreamDriver for OpenClQueue {
         if !event.is_of(&self.context) {
             return Err(BackendError::unsupported("waiting in the queue for an event of another device"));
         }
-        let (queue, list) = (self.queue()?, [event.get()]);
+        let queue = self.queue()?;
+        let list = [event.get()];
         // SAFETY: the list has one event, which `event` owns and which is of this context. The call writes
         // the barrier's event to the place, with one reference.
         unsafe {

@@ -98,7 +98,8 @@ impl Kept {
 impl Allocator {
     pub(crate) fn new(capacity: usize) -> Self {
         let idle = std::array::from_fn(|_| Vec::new());
-        let (blocks, free) = (BTreeMap::new(), BTreeSet::new());
+        let blocks = BTreeMap::new();
+        let free = BTreeSet::new();
         let mut new = Self { capacity, used: 0, blocks, free, kept: 0, idle };
         new.insert_free(0, capacity, Kept::NONE);
         new
@@ -169,7 +170,8 @@ impl Allocator {
 
     /// Joins a block that is not used any more with its neighbours that are free.
     fn join(&mut self, offset: usize, len: usize) {
-        let (mut start, mut end) = (offset, offset + len);
+        let mut start = offset;
+        let mut end = offset + len;
         let mut kept = Kept::of(start..end);
         if let Some((&after, &Block { len, state: State::Free(more) })) = self.blocks.range(end..).next() {
             self.blocks.remove(&after);

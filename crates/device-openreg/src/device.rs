@@ -61,7 +61,8 @@ impl DeviceDriver for OpenRegDevice {
     fn memory_info(&self) -> Result<MemoryInfo, BackendError> {
         self.faults.check()?;
         let pool = self.pool()?;
-        let (total, free) = (pool.capacity(), pool.free());
+        let total = pool.capacity();
+        let free = pool.free();
         Ok(MemoryInfo::unknown().with_total(total as u64).with_free(free as u64))
     }
 

@@ -48,7 +48,8 @@ impl Mapping {
             let _ = map.advise(0..len, Advice::LinuxDontFork);
             Ok::<_, BackendError>(map)
         };
-        let (public, alias) = (map(ProtFlags::empty())?, map(ProtFlags::READ | ProtFlags::WRITE)?);
+        let public = map(ProtFlags::empty())?;
+        let alias = map(ProtFlags::READ | ProtFlags::WRITE)?;
         // `OpenRegMemory::address` makes a pointer of the number.
         public.start.expose_provenance();
         Ok(Self { public, alias })

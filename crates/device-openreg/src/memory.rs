@@ -39,7 +39,8 @@ use crate::pool::Region;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let openreg = device("openreg")?;
-/// let (left, right) = (openreg.allocate(2)?, openreg.allocate(2)?);
+/// let left = openreg.allocate(2)?;
+/// let right = openreg.allocate(2)?;
 /// left.write(0, &[1, 255])?;
 /// right.write(0, &[3, 3])?;
 ///

@@ -75,7 +75,8 @@ impl Pool {
 }
 
 fn out_of_memory(len: usize, allocator: &mut Allocator) -> BackendError {
-    let (free, largest) = (allocator.free(), allocator.largest());
+    let free = allocator.free();
+    let largest = allocator.largest();
     if free < len {
         return BackendError::out_of_memory(len as u64, Some(free as u64));
     }

@@ -52,15 +52,18 @@ use crate::runtime::{chosen_stream, table, timed, transfer};
 /// ```
 /// # use std::time::Duration;
 /// # use device_registry::{HostBuffer, device};
-/// # let (stream, limit) = (device("cpu")?.create_stream()?, Duration::from_secs(60));
-/// # let (a, b) = (device("cpu")?.allocate(8)?, device("cpu")?.allocate(8)?);
+/// # let stream = device("cpu")?.create_stream()?;
+/// # let limit = Duration::from_secs(60);
+/// # let a = device("cpu")?.allocate(8)?;
+/// # let b = device("cpu")?.allocate(8)?;
 /// # let mut bytes = *b"ABCD";
 /// # let room = HostBuffer::from(vec![0; 4]);
 /// stream.write(&a, 4, b"EFGH")?;
 /// a.write(0, &bytes)?;
 /// a.write_timeout(0, &bytes, limit)?;
 ///
-/// let (source, destination) = (a.slice(4..8)?, b.slice(2..6)?);
+/// let source = a.slice(4..8)?;
+/// let destination = b.slice(2..6)?;
 /// stream.copy(&source, &destination)?;
 /// destination.copy_from(&source)?;
 /// destination.copy_from_timeout(&source, limit)?;
@@ -441,7 +444,8 @@ impl Buffer {
     /// An end that was capped at `usize::MAX` is outside: no buffer is longer than `isize::MAX`.
     fn in_range(&self, role: BufferRole, range: Range<usize>) -> Result<Range<usize>, DeviceError> {
         if range.start > range.end || range.end > self.len() {
-            let (device, buffer_len) = (self.device(), self.len());
+            let device = self.device();
+            let buffer_len = self.len();
             return Err(DeviceError::OutOfRange { role, device, range, buffer_len });
         }
         Ok(self.range.start + range.start..self.range.start + range.end)
@@ -478,7 +482,8 @@ pub(crate) fn checked_copy(
     }
     source.aligned(BufferRole::Source, &source.range)?;
     destination.aligned(BufferRole::Destination, &destination.range)?;
-    let (source_offset, destination_offset) = (source.offset(), destination.offset());
+    let source_offset = source.offset();
+    let destination_offset = destination.offset();
     if len > 0 && source.shares_memory(destination) && source_offset.abs_diff(destination_offset) < len {
         return Err(DeviceError::Overlap { source_offset, destination_offset, len });
     }
@@ -561,7 +566,8 @@ mod tests {
 
     #[test]
     fn a_range_outside_is_told_with_the_buffer_that_it_is_outside_of() {
-        let (small, large) = (fake(Some(1)).allocate(8).unwrap(), Device::cpu().allocate(16).unwrap());
+        let small = fake(Some(1)).allocate(8).unwrap();
+        let large = Device::cpu().allocate(16).unwrap();
         let error_text = |result: Result<(), DeviceError>| result.unwrap_err().to_string();
         assert_eq!(
             error_text(small.slice(4..12).map(drop)),

@@ -85,7 +85,8 @@ impl DeviceDriver for CpuDevice {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
+        let from = source.memory_as::<HostMemory>()?;
+        let to = destination.memory_as::<HostMemory>()?;
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
         Ok(())

@@ -382,7 +382,8 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Writes the first line of the message: the list of [`NoneAvailable`] uses only this line, and prints the
 /// table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (asked, similar) = (shown(unknown.asked()), did_you_mean(unknown.nearest()));
+    let asked = shown(unknown.asked());
+    let similar = did_you_mean(unknown.nearest());
     write!(f, "no backend called `{asked}` is linked into this program or installed{similar}")
 }
 

@@ -219,7 +219,8 @@ fn notes(what: &'static str, log: &Arc<StdMutex<Vec<&'static str>>>) -> Operatio
 
 fn enqueue_read(queue: &Arc<Queue>) -> Pending {
     let outcome = Outcome::of_work(queue.device(), queue.as_origin(), "read", 1);
-    let (destination, read) = (HostBuffer::from(vec![0]), QueuedRead::new(&outcome));
+    let destination = HostBuffer::from(vec![0]);
+    let read = QueuedRead::new(&outcome);
     queue.accept(Operation::Read { source: span(queue.device()), destination, read }).unwrap();
     Pending::new(outcome)
 }
@@ -372,7 +373,8 @@ fn an_event_is_flushed_before_a_thread_looks_at_it_whatever_others_record_and_fl
         let event = Point::queued(device, false);
         queue.accept(Operation::Record { event: Arc::clone(&event), options: EventOptions::new() }).unwrap();
         let other = {
-            let (queue, event) = (Arc::clone(&queue), Arc::clone(&event));
+            let queue = Arc::clone(&queue);
+            let event = Arc::clone(&event);
             thread::spawn(move || {
                 record(&queue).unwrap();
                 event.query().unwrap();
@@ -388,9 +390,11 @@ fn an_event_is_flushed_before_a_thread_looks_at_it_whatever_others_record_and_fl
 #[test]
 fn work_runs_in_the_order_of_its_thread_while_another_enqueues() {
     explore(|| {
-        let (queue, log) = (threaded(device().0), Arc::default());
+        let queue = threaded(device().0);
+        let log = Arc::default();
         let other = {
-            let (queue, log) = (Arc::clone(&queue), Arc::clone(&log));
+            let queue = Arc::clone(&queue);
+            let log = Arc::clone(&log);
             thread::spawn(move || {
                 for what in ["c", "d"] {
                     queue.accept(notes(what, &log)).unwrap();
@@ -413,7 +417,8 @@ fn work_runs_in_the_order_of_its_thread_while_another_enqueues() {
 fn work_for_a_drivers_queue_waits_for_the_host_call_before_it_and_is_flushed() {
     explore(|| {
         let (device, seen) = device();
-        let (queue, log) = (driven(device, &seen), Arc::default());
+        let queue = driven(device, &seen);
+        let log = Arc::default();
         queue.accept(notes("call", &log)).unwrap();
         let source = Arc::new(HostBuffer::from(vec![1]));
         queue.accept(Operation::Write { source, destination: span(device) }).unwrap();
@@ -522,11 +527,14 @@ fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates(
     }
 
     explore(|| {
-        let (cache, progress) = (Arc::new(cache()), Arc::new(Progress::default()));
+        let cache = Arc::new(cache());
+        let progress = Arc::new(Progress::default());
         let used = Arc::new(StdMutex::new(Vec::new()));
         let blocks = [0, 1].map(|name| take(&used, cache.add(name, SIZE, SIZE).1));
         let frees = {
-            let (cache, progress, used) = (Arc::clone(&cache), Arc::clone(&progress), Arc::clone(&used));
+            let cache = Arc::clone(&cache);
+            let progress = Arc::clone(&progress);
+            let used = Arc::clone(&used);
             thread::spawn(move || {
                 for (block, number) in blocks.into_iter().zip(0..) {
                     let order = StreamOrder::new(&progress, 0);
@@ -537,7 +545,8 @@ fn no_block_is_lost_or_given_out_twice_while_work_ends_and_the_stream_allocates(
             })
         };
         let ends = {
-            let (cache, progress) = (Arc::clone(&cache), Arc::clone(&progress));
+            let cache = Arc::clone(&cache);
+            let progress = Arc::clone(&progress);
             thread::spawn(move || {
                 for number in 1..=2 {
                     progress.reach(number);
@@ -613,11 +622,14 @@ fn work_at_once_and_work_of_the_thread_run_one_at_a_time_and_in_order() {
         let threads: Vec<_> = [["a1", "a2"], ["b1", "b2"]]
             .into_iter()
             .map(|names| {
-                let (queue, log, runs) = (queue.clone(), log.clone(), runs.clone());
+                let queue = queue.clone();
+                let log = log.clone();
+                let runs = runs.clone();
                 thread::spawn(move || {
                     let [first, second] = names;
                     for name in [first, second] {
-                        let (log, runs) = (log.clone(), runs.clone());
+                        let log = log.clone();
+                        let runs = runs.clone();
                         let kernel = move || {
                             let _alone = runs.try_lock().expect("other work of the stream runs");
                             // Other threads may run here.

@@ -69,7 +69,8 @@ impl Pending {
     ///
     /// use device_registry::device;
     ///
-    /// let (stream, buffer) = (device("cpu")?.create_stream()?, device("cpu")?.allocate(4)?);
+    /// let stream = device("cpu")?.create_stream()?;
+    /// let buffer = device("cpu")?.allocate(4)?;
     /// let read = stream.read(&buffer, ..)?;
     /// if read.wait_timeout(Duration::from_secs(10)) {
     ///     println!("{:?}", read.wait()?);

@@ -90,7 +90,8 @@ impl PluginDevice {
         let entry = backends().get(name).expect("`load` has registered the backend");
         let device = Device::of_backend(entry, u16::try_from(ordinal).ok());
         let report_loss = Box::new(report_loss);
-        let (process, values) = (Process::current(), DeviceValues::default());
+        let process = Process::current();
+        let values = DeviceValues::default();
         let this: &'static Self =
             Box::leak(Box::new(Self { device, driver, has_native_handles, report_loss, process, values }));
         loss_reporter.iter().for_each(|reporter: &LossReporter| reporter.connect(this));

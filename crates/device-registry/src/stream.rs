@@ -41,8 +41,10 @@ use crate::runtime::table;
 /// use device_registry::device;
 ///
 /// let device = device("cpu")?;
-/// let (stream, other) = (device.create_stream()?, device.create_stream()?);
-/// let (a, b) = (device.allocate(8)?, device.allocate(8)?);
+/// let stream = device.create_stream()?;
+/// let other = device.create_stream()?;
+/// let a = device.allocate(8)?;
+/// let b = device.allocate(8)?;
 /// stream.fill(&a, 0..8, b"ab")?;
 /// let filled = stream.record()?;
 /// other.wait_event(&filled)?;
@@ -342,7 +344,8 @@ impl Stream {
     /// use device_registry::backend::HostMemory;
     /// use device_registry::device;
     ///
-    /// let (stream, buffer) = (device("cpu")?.create_stream()?, device("cpu")?.allocate(4)?);
+    /// let stream = device("cpu")?.create_stream()?;
+    /// let buffer = device("cpu")?.allocate(4)?;
     /// stream.fill(&buffer, 0..4, &[20])?;
     /// stream.launch(&[&buffer], |launch| {
     ///     let Some(span) = &launch.spans()[0] else { return Ok(()) };
@@ -480,7 +483,8 @@ impl Stream {
     /// [`DeviceError::TimedOut`] if the work is not done by then, with what is under way. The work continues,
     /// and this error reports no failure. Otherwise the errors of [`synchronize`](Self::synchronize).
     pub fn synchronize_timeout(&self, timeout: Duration) -> Result<(), DeviceError> {
-        let (queue, deadline) = (self.queue(), Deadline::new("synchronize", timeout));
+        let queue = self.queue();
+        let deadline = Deadline::new("synchronize", timeout);
         activity::call(|| queue.wait(), || queue.synchronize_until(&deadline))
     }
 

@@ -231,7 +231,8 @@ unsafe fn copied(
         steps.push(step as isize);
     }
     let mut bytes: Vec<u8> = data::reserve(len * size)?;
-    let (mut index, mut offset) = (vec![0; shape.len()], 0_isize);
+    let mut index = vec![0; shape.len()];
+    let mut offset = 0_isize;
     for _ in 0..len {
         // SAFETY: the caller promises an element there, and the bytes of an element are initialised.
         bytes.extend_from_slice(unsafe {

@@ -54,7 +54,8 @@ impl Tensor {
     ///   them out.
     /// - [`TensorError::Device`] if the device cannot be used or does not have enough memory.
     pub fn new<D: Data>(data: D, device: Device) -> Result<Self, TensorError> {
-        let (shape, dtype) = (data.first_shape(), D::Element::DTYPE);
+        let shape = data.first_shape();
+        let dtype = D::Element::DTYPE;
         let len = shape::len(&shape, dtype)?;
         let elements = data::elements(&data, &shape, len)?;
         let bytes: &[u8] = bytemuck::cast_slice(&elements);
@@ -239,7 +240,8 @@ impl Tensor {
     /// Reads the bytes from `start` on. A device copies ranges that are multiples of its alignment, or that
     /// reach the end of the buffer. For other ranges this reads the aligned range around them, and cuts it.
     fn read_bytes(&self, start: usize, destination: &mut [u8]) -> Result<(), TensorError> {
-        let (end, len) = (start + destination.len(), self.buffer.len());
+        let end = start + destination.len();
+        let len = self.buffer.len();
         if start == 0 && end == len {
             return Ok(self.buffer.read(start, destination)?);
         }

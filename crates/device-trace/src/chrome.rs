@@ -218,7 +218,8 @@ impl<W: Write> Writer<W> {
             Activity::Allocated { allocation, bytes, reused, memory, .. } => {
                 let span = record.span.and_then(|span| self.spans.get(&span)).copied();
                 let args = self.args().number("bytes", bytes as u64).number("reused", reused.into());
-                let (place, args) = ((device, thread.number), args.span(span.as_ref()));
+                let place = (device, thread.number);
+                let args = args.span(span.as_ref());
                 let id = format_args!(r#","id":"{allocation}""#);
                 self.event("N", "allocation", place, time, id, args)?;
                 self.memory(device, time, memory)
@@ -239,7 +240,8 @@ impl<W: Write> Writer<W> {
                 let args = self.args().number("work", work.get()).number("stream", stream.1);
                 let more = format_args!(r#","cat":"enqueue","dur":0"#);
                 self.event("X", format_args!("enqueue {what}"), host, time, more, args)?;
-                let (flow, args) = (format_args!(r#","cat":"enqueue","id":"{work}""#), self.args());
+                let flow = format_args!(r#","cat":"enqueue","id":"{work}""#);
+                let args = self.args();
                 self.event("s", "enqueue", host, time, flow, args)?;
                 let _ = self.pending.insert(work, Pending { what, enqueued: time, span, begun: false });
                 Ok(())
@@ -288,7 +290,8 @@ impl<W: Write> Writer<W> {
     fn begin_work(&mut self, work: Id, stream: (usize, u64), time: Instant) -> io::Result<()> {
         let Some(pending) = self.pending.get_mut(&work) else { return Ok(()) };
         pending.begun = true;
-        let (what, span) = (pending.what, pending.span);
+        let what = pending.what;
+        let span = pending.span;
         let category = category(&what);
         let args = self.args().number("work", work.get()).work(&what).span(span.as_ref());
         self.event("B", what, stream, time, format_args!(r#","cat":"{category}""#), args)?;
@@ -329,7 +332,8 @@ impl<W: Write> Writer<W> {
             Clock::Noticed => args.text("clock", "noticed"),
             _ => args,
         };
-        let (category, took) = (category(&what), Microseconds(time - begin));
+        let category = category(&what);
+        let took = Microseconds(time - begin);
         self.event("X", what, stream, begin, format_args!(r#","cat":"{category}","dur":{took}"#), args)?;
         self.arrow(work, stream, begin)
     }

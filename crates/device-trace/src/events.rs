@@ -85,14 +85,16 @@ impl State {
             Activity::Reset => debug!(target: "device", device, "reset"),
             Activity::Lost => error!(target: "device", device, "lost"),
             Activity::Allocated { bytes, reused, memory, .. } => {
-                let (allocated, span) = (memory.allocated, span.map(display));
+                let allocated = memory.allocated;
+                let span = span.map(display);
                 trace!(target: "device::memory", device, bytes, reused, allocated, span, "allocated");
             }
             Activity::Freed { bytes, memory, .. } => {
                 trace!(target: "device::memory", device, bytes, allocated = memory.allocated, "freed");
             }
             Activity::AllocationFailed { bytes, memory, .. } => {
-                let (allocated, span) = (memory.allocated, span.map(display));
+                let allocated = memory.allocated;
+                let span = span.map(display);
                 warn!(target: "device::memory", device, bytes, allocated, span, "out of memory");
             }
             Activity::Enqueued { work: id, what, .. } | Activity::Called { call: id, what, .. } => {
@@ -105,7 +107,8 @@ impl State {
             }
             Activity::Ended { work, clock, outcome, .. } => {
                 let Some(Pending { what, since, begun, span }) = self.pending.remove(&work) else { return };
-                let (stream, span) = (record.stream.map(Id::get), span.map(display));
+                let stream = record.stream.map(Id::get);
+                let span = span.map(display);
                 // Without a beginning, only the time since it was enqueued is known.
                 let waited = begun.map(|begun| begun - since);
                 let took = record.time - begun.unwrap_or(since);
@@ -126,7 +129,9 @@ impl State {
             }
             Activity::Returned { call, failed, .. } => {
                 let Some(Pending { what, since, span, .. }) = self.pending.remove(&call) else { return };
-                let (thread, took, span) = (name(thread), record.time - since, span.map(display));
+                let thread = name(thread);
+                let took = record.time - since;
+                let span = span.map(display);
                 let bytes = what.bytes();
                 trace!(target: "device::host", device, thread, bytes, took = ?took, failed, span, "{what}");
             }

@@ -292,7 +292,8 @@ impl Trace {
             }
             "C" => self.memory.push((device()?, time, number("allocated")?, number("reserved")?)),
             "N" => {
-                let (bytes, span) = (number("bytes")?, text("span"));
+                let bytes = number("bytes")?;
+                let span = text("span");
                 let id = event["id"].as_str()?.parse::<u64>().ok()?;
                 self.live.insert(id, self.allocations.len());
                 self.allocations.push(Allocation {

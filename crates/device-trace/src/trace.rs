@@ -94,7 +94,8 @@ impl TraceObserver {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let (order, written) = (Order::default(), Instant::now());
+        let order = Order::default();
+        let written = Instant::now();
         Ok(Self(Mutex::new(State { path, order, most, writer, written })))
     }
 }

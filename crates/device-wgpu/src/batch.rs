@@ -209,7 +209,8 @@ impl Batch {
 
     /// Submits the commands. Returns also the reads, which begin with that.
     pub(crate) fn submit(mut self) -> (Result<(), BackendError>, BegunReads) {
-        let (context, submission) = (Arc::clone(&self.context), Arc::clone(&self.submission));
+        let context = Arc::clone(&self.context);
+        let submission = Arc::clone(&self.submission);
         let reads = std::mem::take(&mut self.reads).into_iter();
         let (landings, reads): (Vec<_>, Vec<_>) =
             reads.map(|read| (read.landings, (read.destination, read.completion))).unzip();

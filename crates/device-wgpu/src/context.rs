@@ -85,7 +85,8 @@ impl Context {
         // `checked`.
         device.on_uncaptured_error(Arc::new(|error| log::error!("wgpu: {error}")));
         let (staging, between) = Default::default();
-        let (instance, adapter) = (instance.clone(), adapter.clone());
+        let instance = instance.clone();
+        let adapter = adapter.clone();
         Ok(Self {
             instance,
             adapter,

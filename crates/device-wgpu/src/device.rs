@@ -40,7 +40,8 @@ impl WgpuDriver {
     ) -> Result<Self, BackendError> {
         let context = Arc::new(Context::open(instance, adapter, &faults)?);
         let threads = Arc::new(ReadThreads::new(format_args!("wgpu:{ordinal}")));
-        let (native, reads) = (Arc::new(WgpuDevice::new(context)), Arc::new(threads.start()?));
+        let native = Arc::new(WgpuDevice::new(context));
+        let reads = Arc::new(threads.start()?);
         Ok(Self { open: Mutex::new(Some(Open { native, threads, reads })), faults })
     }
 

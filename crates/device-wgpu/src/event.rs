@@ -37,11 +37,13 @@ impl WgpuEvent {
     /// An event with its own submission, which writes the timestamp.
     pub(crate) fn timed(context: &Arc<Context>) -> Result<Self, BackendError> {
         let buffer = |label, usage| {
-            let (size, mapped_at_creation) = (TIMESTAMP_LEN, false);
+            let size = TIMESTAMP_LEN;
+            let mapped_at_creation = false;
             context.create_buffer(&BufferDescriptor { label: Some(label), size, usage, mapped_at_creation })
         };
         let set = context.checked(|device| {
-            let (label, ty) = (Some("timestamp"), QueryType::Timestamp);
+            let label = Some("timestamp");
+            let ty = QueryType::Timestamp;
             device.create_query_set(&QuerySetDescriptor { label, ty, count: 1 })
         })?;
         let resolved = buffer("resolved timestamp", BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
@@ -110,7 +112,8 @@ impl EventDriver for WgpuEvent {
 
     fn elapsed_since(&self, start: &dyn EventDriver) -> Result<Duration, BackendError> {
         let start = start.downcast_ref::<Self>()?;
-        let (from, to) = (start.ticks()?, self.ticks()?);
+        let from = start.ticks()?;
+        let to = self.ticks()?;
         let ticks = to.checked_sub(from).ok_or_else(|| {
             BackendError::invalid(format_args!("the event was reached {} ticks before the start", from - to))
         })?;

@@ -146,7 +146,8 @@ struct Work {
 
 impl WgpuStream {
     pub(crate) fn new(context: &Arc<Context>, reads: &Arc<ReadThread>) -> Arc<Self> {
-        let (context, reads) = (Arc::clone(context), Arc::clone(reads));
+        let context = Arc::clone(context);
+        let reads = Arc::clone(reads);
         let stream = Arc::new(Self { context, reads, work: Mutex::default() });
         let weak = Arc::downgrade(&stream);
         stream.context.add_stream(weak);

@@ -52,7 +52,8 @@ impl Facts {
 
 pub(crate) fn of(adapter: &wgpu::Adapter, facts: &Facts) -> DeviceProperties {
     let Facts { info, version, uuid, pci } = facts;
-    let (limits, features) = (adapter.limits(), adapter.features());
+    let limits = adapter.limits();
+    let features = adapter.features();
     // Whole words, as memory is rounded up to them.
     let largest = limits.max_buffer_size & !(COPY_BUFFER_ALIGNMENT - 1);
     let mut properties = DeviceProperties::new(&info.name)

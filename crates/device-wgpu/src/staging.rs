@@ -43,7 +43,8 @@ pub(crate) type Landings = Vec<(wgpu::Buffer, u64)>;
 impl StagingBuffer {
     /// Appends bytes. Behind them come zeros, up to whole words. `None` if there is no room.
     pub(crate) fn append(&mut self, loss: &Loss, bytes: &[u8]) -> Option<Result<Staged, BackendError>> {
-        let (offset, len) = (self.used, whole_words(bytes.len()));
+        let offset = self.used;
+        let len = whole_words(bytes.len());
         let end = offset.checked_add(len).filter(|&end| end <= self.buffer.size())?;
         let mut view = match self.buffer.get_mapped_range_mut(offset..end) {
             Ok(view) => view,

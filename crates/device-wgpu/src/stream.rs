@@ -55,7 +55,8 @@ impl StreamDriver for WgpuQueue {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         self.context.before(FaultPoint::Copy)?;
-        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        let from = DeviceRange::of(source)?;
+        let to = DeviceRange::of(destination)?;
         self.native.gather(|batch| batch.copy(from, to))
     }
 

@@ -45,7 +45,8 @@ impl Context {
         for (number, piece) in destination.chunks_mut(PIECE).enumerate() {
             let from = from.part((number * PIECE) as u64, whole_words(piece.len()));
             let mut batch = Batch::new(self);
-            let (landings, submission) = (batch.land(from, piece.len())?, Arc::clone(batch.submission()));
+            let landings = batch.land(from, piece.len())?;
+            let submission = Arc::clone(batch.submission());
             ahead.push_back((batch.submit_then(|| StagedRead::begin(landings, &submission))?, piece));
             if ahead.len() > 2
                 && let Some((read, piece)) = ahead.pop_front()
@@ -58,7 +59,8 @@ impl Context {
 
     pub(crate) fn copy(self: &Arc<Self>, source: &Span, destination: &Span) -> Result<(), BackendError> {
         self.before(FaultPoint::Copy)?;
-        let (from, to) = (DeviceRange::of(source)?, DeviceRange::of(destination)?);
+        let from = DeviceRange::of(source)?;
+        let to = DeviceRange::of(destination)?;
         self.wait(&*self.submit_batch(|batch| batch.copy(from, to))?)
     }
 

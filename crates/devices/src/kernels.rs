@@ -121,7 +121,8 @@ const RUNS: usize = 2000;
 /// The median time of a call, after one that warms up.
 pub(crate) fn median<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     call()?;
-    let (begun, mut runs) = (Instant::now(), Vec::new());
+    let begun = Instant::now();
+    let mut runs = Vec::new();
     while runs.len() < 3 || (begun.elapsed() < TIME && runs.len() < RUNS) {
         let start = Instant::now();
         call()?;

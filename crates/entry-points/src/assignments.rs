@@ -37,7 +37,8 @@ impl Assignments {
     pub(crate) fn from_env(prefix: &str, read: impl Fn(&str) -> Option<OsString>) -> Self {
         let variable: Arc<str> = format!("{prefix}_OPTIONS").into();
         let value = read(&variable).unwrap_or_default();
-        let (mut this, mut seen) = (Self::default(), HashSet::new());
+        let mut this = Self::default();
+        let mut seen = HashSet::new();
         for piece in value.as_encoded_bytes().split(|byte| *byte == b';') {
             match str::from_utf8(piece).map(str::trim) {
                 Ok("") => {}
@@ -88,7 +89,9 @@ impl Assignments {
         let value = OptionValue { name: option.into(), value: value.into(), origin };
         let assignment = Assignment { name: name.to_owned(), value };
         if !seen.insert(assignment.key()) {
-            let (piece, name, option) = (shown(piece), shown(name), shown(option));
+            let piece = shown(piece);
+            let name = shown(name);
+            let option = shown(option);
             self.complaints.push(format!(
                 "`{piece}` in {variable} takes the place of an earlier value: it sets {name}.{option} twice"
             ));

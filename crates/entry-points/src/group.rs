@@ -143,7 +143,9 @@ impl<P: ?Sized + Send + Sync + 'static> Table<P> {
         idle.map(move |one| {
             let names = self.index.sorted().into_iter().map(|slot| slot.name);
             let hint = did_you_mean(nearest(&one.name, names));
-            let (name, option, origin) = (shown(&one.name), shown(one.value.name()), one.value.origin());
+            let name = shown(&one.name);
+            let option = shown(one.value.name());
+            let origin = one.value.origin();
             let any = group.any_entry();
             format!("`{name}.{option}` in {origin} has no effect: no {any} is called `{name}`{hint}")
         })
@@ -514,7 +516,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
 impl<P: ?Sized + Send + Sync + 'static> Group<P> {
     fn unknown_name(&'static self, asked: &str) -> Arc<UnknownName> {
         let nearest = nearest(asked, self.names());
-        let (asked, report) = (asked.to_owned(), self.report());
+        let asked = asked.to_owned();
+        let report = self.report();
         let autoloaded = !self.table().findings.autoloads.is_empty();
         Arc::new(UnknownName { asked, nearest, autoloaded, report })
     }
@@ -592,7 +595,8 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let linked = linked.into_iter().map(|point| Candidate { point, claim: Claim::Linked });
         let mut candidates: Vec<_> = built_in.chain(linked).collect();
         candidates.sort_by_key(|candidate| {
-            let (point, place) = (candidate.point, candidate.point.declared_at());
+            let point = candidate.point;
+            let place = candidate.point.declared_at();
             (point.name(), point.package(), point.version(), place.file(), place.line(), place.column())
         });
         let names = candidates.chunk_by(|a, b| a.point.name() == b.point.name());

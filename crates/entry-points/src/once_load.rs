@@ -291,7 +291,8 @@ impl<T, E: Clone> OnceLoad<T, E> {
             Progress::Loaded => return Ok(Turn::Over(Ok(()))),
             Progress::Loading { attempt, .. } if attempt.is_orphaned(this_thread) => return Err(Orphaned),
             Progress::Loading { attempt, result } => {
-                let (attempt, result) = (Arc::clone(attempt), Arc::clone(result));
+                let attempt = Arc::clone(attempt);
+                let result = Arc::clone(result);
                 drop(progress);
                 return Ok(match wait(graph, this_thread, &attempt) {
                     Ok(()) => result.get().map_or(Turn::Again, |result| Turn::Over(result.clone())),

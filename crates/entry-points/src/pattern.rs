@@ -37,11 +37,13 @@ impl Pattern {
 
 /// Allocates nothing, and takes at most quadratic time for any number of stars: it retries only the last one.
 fn glob(pattern: &str, text: &str) -> bool {
-    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    let mut pattern = pattern.chars();
+    let mut text = text.chars();
     // The rest of the pattern behind its last star, and the text to compare with it.
     let mut star: Option<(Chars<'_>, Chars<'_>)> = None;
     loop {
-        let (mut rest, mut after) = (pattern.clone(), text.clone());
+        let mut rest = pattern.clone();
+        let mut after = text.clone();
         match (rest.next(), after.next()) {
             (Some('*'), _) => {
                 star = Some((rest.clone(), text.clone()));

@@ -222,7 +222,8 @@ impl<P: ?Sized + Send + Sync + 'static> Slot<P> {
     pub(crate) fn rows(&self) -> Vec<Row> {
         let claims = self.claims();
         let row = |(at, candidate): (usize, &Candidate<P>)| {
-            let (point, place) = (candidate.point, candidate.point.declared_at());
+            let point = candidate.point;
+            let place = candidate.point.declared_at();
             Row {
                 name: point.name(),
                 package: point.package(),

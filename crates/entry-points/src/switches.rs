@@ -131,8 +131,10 @@ impl Settings {
             let cause = format!("{variable}={}", shown(&value));
             (!value.trim().is_empty()).then_some(Switch { value, cause, by_variable: true })
         };
-        let (autoload, installed) = (text("AUTOLOAD"), text("INSTALLED"));
-        let (disable, select) = (text("DISABLE"), text("SELECT"));
+        let autoload = text("AUTOLOAD");
+        let installed = text("INSTALLED");
+        let disable = text("DISABLE");
+        let select = text("SELECT");
         let mut flag = |suffix: &str, switch: Option<Switch<String>>, default| {
             let parse = |value: String| {
                 parse_switch(&value).unwrap_or_else(|| {
@@ -205,7 +207,8 @@ impl Settings {
         }
         let refused = |pattern: &&Pattern| matches(pattern, true) && !matches(pattern, false);
         for pattern in self.disable.value.iter().filter(refused) {
-            let (text, cause) = (shown(pattern.text()), &self.disable.cause);
+            let text = shown(pattern.text());
+            let cause = &self.disable.cause;
             complaints.push(format!(
                 "the pattern `{text}` in {cause} matches a built-in name, which cannot be disabled"
             ));

@@ -535,7 +535,9 @@ impl RawValue {
         }
         // SAFETY: see above.
         let (sizes, strides) = unsafe { (elements(self.sizes, self.len), elements(self.strides, self.len)) };
-        let (dtype, device, data) = (self.dtype, self.device, self.data.addr());
+        let dtype = self.dtype;
+        let device = self.device;
+        let data = self.data.addr();
         Some(Tensor { dtype, device, data, sizes, strides })
     }
 
@@ -620,7 +622,8 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
                 number: 0.0,
                 integer: 0,
             };
-            let (start, rank) = (sizes.as_ptr(), sizes.len());
+            let start = sizes.as_ptr();
+            let rank = sizes.len();
             let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
             let code =
                 (call.empty)(call.context, device, dtype, start, strides, rank, result.into(), &raw mut made);

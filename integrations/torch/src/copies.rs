@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use device_registry::backend::{HostMemory, Span, open_all_windows};
-use device_registry::{Buffer, HostBuffer, Stream};
+use device_registry::HostBuffer;
 use smallvec::SmallVec;
 
 use crate::devices;
@@ -43,9 +43,11 @@ pub(crate) fn read(destination: &mut [u8], source: usize) -> Result<(), Failure>
 
 /// Copies bytes within a device or between two, of any backends.
 pub(crate) fn copy(destination: usize, source: usize, len: usize) -> Result<(), Failure> {
-    let (from, to) = (memory::find(source)?, memory::find(destination)?);
+    let from = memory::find(source)?;
+    let to = memory::find(destination)?;
     let part = |place: &Place| place.buffer.slice(place.offset..place.offset.saturating_add(len));
-    let (source, destination) = (part(&from)?, part(&to)?);
+    let source = part(&from)?;
+    let destination = part(&to)?;
     let stream = streams::current(to.device)?;
     if from.device == to.device {
         return Ok(stream.copy(&source, &destination)?);
@@ -110,7 +112,8 @@ pub(crate) fn with_mapped(ranges: &[Mapped], compute: impl FnOnce(&[*mut u8])) -
         chosen.map(|(_, bytes)| bytes.clone())
     };
     let (reads, mut writes) = open_all_windows(of_kind(false), of_kind(true)).map_err(in_device)?;
-    let (mut reads, mut writes) = (reads.iter(), writes.iter_mut());
+    let mut reads = reads.iter();
+    let mut writes = writes.iter_mut();
     let pointers = ranges.iter().map(|range| match range.is_written {
         true => writes.next().map_or(std::ptr::null_mut(), |window| window.as_mut_ptr()),
         false => reads.next().map_or(std::ptr::null_mut(), |window| window.as_ptr().cast_mut()),

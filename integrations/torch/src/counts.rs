@@ -84,7 +84,8 @@ pub(crate) fn lines() -> String {
     let mut lines = String::new();
     for (&(name, _), types) in TABLE.iter().zip(&native_counts().0) {
         for (dtype, (calls, nanoseconds)) in types.iter().enumerate() {
-            let (calls, nanoseconds) = (calls.load(Ordering::Relaxed), nanoseconds.load(Ordering::Relaxed));
+            let calls = calls.load(Ordering::Relaxed);
+            let nanoseconds = nanoseconds.load(Ordering::Relaxed);
             if calls > 0 {
                 let _ = writeln!(lines, "{name}\tkernel\t{dtype}\t{calls}\t{nanoseconds}\t0");
             }

@@ -28,7 +28,8 @@ static FOUND: OnceLock<Found> = OnceLock::new();
 impl Found {
     /// The devices of the chosen backends; `count` says how many a backend has.
     fn by(count: impl Fn(&str) -> Result<usize, String>) -> Self {
-        let (mut devices, mut problems) = (Vec::new(), Vec::new());
+        let mut devices = Vec::new();
+        let mut problems = Vec::new();
         for &backend in choice().map(|choice| choice.backends.as_slice()).unwrap_or_default() {
             let of_backend = count(backend).and_then(|count| {
                 let all = (0..count).map(|index| device(&format!("{backend}:{index}")));
@@ -85,7 +86,8 @@ pub(crate) fn get(index: i32) -> Result<Device, Failure> {
 
 /// Why there is no device with an index.
 pub(crate) fn absent(index: i32) -> Failure {
-    let (name, all) = (name(), all());
+    let name = name();
+    let all = all();
     let mut message = match all.len() {
         0 => format!("`{name}` has no device"),
         // It begins with PyTorch's words.

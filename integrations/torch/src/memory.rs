@@ -73,7 +73,8 @@ fn heaps() -> Result<&'static [Mutex<Heap>], Failure> {
     let addresses = Addresses::get()?;
     let heap = |device| {
         let (start, len) = addresses.of(device);
-        let (bytes, count) = (Level::default(), Level::default());
+        let bytes = Level::default();
+        let count = Level::default();
         let live = BTreeMap::new();
         Mutex::new(Heap { start, len, next: start, live, bytes, count, ahead: 0, earlier: None })
     };

@@ -68,7 +68,8 @@ impl Places {
     #[inline]
     fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, isize)) {
         let mut indices = [0; MAX_RANK];
-        let (mut rest, mut place) = (start, self.offset as isize);
+        let mut rest = start;
+        let mut place = self.offset as isize;
         for (dim, index) in indices.iter_mut().enumerate().take(self.rank) {
             (*index, rest) = (rest % self.sizes[dim], rest / self.sizes[dim]);
             place += *index as isize * self.strides[dim];

@@ -36,7 +36,8 @@ pub(crate) fn with_bytes(
         })
     };
     // Loops and no iterators, whose collecting is a call for each list.
-    let (mut shared, mut apart) = (SmallVec::<[bool; 4]>::new(), SmallVec::<[&Place<'_>; 4]>::new());
+    let mut shared = SmallVec::<[bool; 4]>::new();
+    let mut apart = SmallVec::<[&Place<'_>; 4]>::new();
     for place in places {
         let is_shared = in_place(place);
         shared.push(is_shared);
@@ -49,7 +50,8 @@ pub(crate) fn with_bytes(
         for _ in shared.iter().filter(|shared| **shared) {
             copies.push(writes[0].to_vec());
         }
-        let (mut reads, mut copies) = (reads.iter().copied(), copies.iter().map(Vec::as_slice));
+        let mut reads = reads.iter().copied();
+        let mut copies = copies.iter().map(Vec::as_slice);
         let mut arrays = shared.iter().map(|shared| if *shared { copies.next() } else { reads.next() });
         let mut inputs = SmallVec::<[Option<&[u8]>; 4]>::new();
         for input in call.inputs() {

@@ -26,7 +26,9 @@ struct Sizes {
 
 impl Sizes {
     fn new(conv: Conv2d, images: &Layout, weights: &Layout, out: &Layout) -> Self {
-        let (image, kernel, out) = (images.shape(), weights.shape(), out.shape());
+        let image = images.shape();
+        let kernel = weights.shape();
+        let out = out.shape();
         Self {
             conv,
             images: image[0],
@@ -137,7 +139,8 @@ impl Sizes {
     /// The channels of outputs that lie one image after the other, for one group: a row for each channel, the
     /// images side by side.
     fn side_by_side<C: Real>(&self, outputs: &[C], numbers: Range<usize>, group: usize, rows: &mut [C]) {
-        let (pixels, columns) = (self.pixels(), numbers.len() * self.pixels());
+        let pixels = self.pixels();
+        let columns = numbers.len() * self.pixels();
         for (place, number) in numbers.enumerate() {
             let start = number * self.out_len() + group * self.out_group_len();
             let channels = outputs[start..start + self.out_group_len()].chunks(pixels);
@@ -169,10 +172,12 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, images_layout, weights_layout, out_layout);
-    let (images, weights) = (images.to_contiguous()?, weights.to_contiguous()?);
+    let images = images.to_contiguous()?;
+    let weights = weights.to_contiguous()?;
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
-    let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    let depth = sizes.depth();
+    let pixels = sizes.pixels();
     check_patches::<E::Compute>(depth, pixels)?;
     let some =
         |[patches, products]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
@@ -221,8 +226,10 @@ pub(crate) fn input_grad<E: Element<Compute: Real>>(
     let (grad, grad_layout) = array::<E>(call, inputs, 0);
     let (weights, weights_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, out_layout, weights_layout, grad_layout);
-    let (grad, weights) = (grad.to_contiguous()?, weights.to_contiguous()?);
-    let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    let grad = grad.to_contiguous()?;
+    let weights = weights.to_contiguous()?;
+    let depth = sizes.depth();
+    let pixels = sizes.pixels();
     check_patches::<E::Compute>(depth, pixels)?;
     let some =
         |[patches, grads]: &mut [Vec<E::Compute>; 2], numbers: Range<usize>, out: &mut [_], threads| {
@@ -263,14 +270,17 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
     let (images, images_layout) = array::<E>(call, inputs, 0);
     let (grad, grad_layout) = array::<E>(call, inputs, 1);
     let sizes = Sizes::new(conv, images_layout, out_layout, grad_layout);
-    let (images, grad) = (images.to_contiguous()?, grad.to_contiguous()?);
-    let (depth, pixels) = (sizes.depth(), sizes.pixels());
+    let images = images.to_contiguous()?;
+    let grad = grad.to_contiguous()?;
+    let depth = sizes.depth();
+    let pixels = sizes.pixels();
     check_patches::<E::Compute>(depth, pixels)?;
     let group_weights = sizes.channels[1] * depth;
     let batch = sizes.batch();
     // The sum of some images, for one group.
     let sum = |numbers: Range<usize>, group: usize, out: &mut [E::Compute], threads| {
-        let (mut patches, mut grads) = (Vec::new(), Vec::new());
+        let mut patches = Vec::new();
+        let mut grads = Vec::new();
         for first in numbers.clone().step_by(batch) {
             let some = first..numbers.end.min(first + batch);
             let columns = some.len() * pixels;
@@ -334,7 +344,8 @@ fn for_each_batch<C: Real>(
     len: usize,
     some: impl Fn(&mut [Vec<C>; 2], Range<usize>, &mut [C], Threads) + Send + Sync,
 ) {
-    let (least, batch) = (least(sizes), sizes.batch());
+    let least = least(sizes);
+    let batch = sizes.batch();
     let numbers = |turn: usize| turn * batch..sizes.images.min((turn + 1) * batch);
     if sizes.images <= least {
         let mut memory = Default::default();

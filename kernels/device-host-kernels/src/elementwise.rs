@@ -67,7 +67,8 @@ impl Output<'_> {
         compute: BinaryBlock<A::Compute, E::Compute>,
     ) -> Result<(), BackendError> {
         self.write::<E, _>(|| {
-            let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+            let mut of_a = Vec::new();
+            let mut of_b = Vec::new();
             move |start, out: &mut [_]| {
                 let len = out.len();
                 compute(a.block(start, len, &mut of_a), b.block(start, len, &mut of_b), out);
@@ -116,7 +117,8 @@ fn run_binary<E: Element<Compute: Number>>(
 ) -> Result<(), BackendError> {
     let compute = E::Compute::binary(binary).ok_or_else(|| crate::unsupported(binary))?;
     // Not an array that is mapped: they are large, and would be copied.
-    let (a, b) = (input::<E>(call, inputs, 0), input::<E>(call, inputs, 1));
+    let a = input::<E>(call, inputs, 0);
+    let b = input::<E>(call, inputs, 1);
     output.zip::<E, E>([&a, &b], compute)
 }
 
@@ -141,13 +143,17 @@ fn run_compare<E: Element<Compute: PartialOrd>>(
 
 fn choose<E: Element>(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
     let condition = &input::<Bool>(call, inputs, 0);
-    let (a, b) = (&input::<E>(call, inputs, 1), &input::<E>(call, inputs, 2));
+    let a = &input::<E>(call, inputs, 1);
+    let b = &input::<E>(call, inputs, 2);
     output.write::<E, _>(|| {
-        let (mut of_condition, mut of_a, mut of_b) = (Vec::new(), Vec::new(), Vec::new());
+        let mut of_condition = Vec::new();
+        let mut of_a = Vec::new();
+        let mut of_b = Vec::new();
         move |start, out: &mut [E::Compute]| {
             let len = out.len();
             let condition = condition.block(start, len, &mut of_condition);
-            let (a, b) = (a.block(start, len, &mut of_a), b.block(start, len, &mut of_b));
+            let a = a.block(start, len, &mut of_a);
+            let b = b.block(start, len, &mut of_b);
             for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
                 *out = if *condition { *a } else { *b };
             }
@@ -161,13 +167,18 @@ fn clamp<E: Element<Compute: Number>>(
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let [a, low, high] = [0, 1, 2].map(|place| input::<E>(call, inputs, place));
-    let (a, low, high) = (&a, &low, &high);
+    let a = &a;
+    let low = &low;
+    let high = &high;
     output.write::<E, _>(|| {
-        let (mut of_a, mut of_low, mut of_high) = (Vec::new(), Vec::new(), Vec::new());
+        let mut of_a = Vec::new();
+        let mut of_low = Vec::new();
+        let mut of_high = Vec::new();
         move |start, out: &mut [E::Compute]| {
             let len = out.len();
             let a = a.block(start, len, &mut of_a);
-            let (low, high) = (low.block(start, len, &mut of_low), high.block(start, len, &mut of_high));
+            let low = low.block(start, len, &mut of_low);
+            let high = high.block(start, len, &mut of_high);
             for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
                 *out = a.larger(*low).smaller(*high);
             }

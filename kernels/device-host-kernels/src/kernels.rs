@@ -85,7 +85,8 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
             with_bits!(dtype, B => match (sorted, call.outputs(), &mut *outputs) {
                 (Sorted::Values, ..) => sort::values::<B>(order, (bytes, layout), out!()),
                 (Sorted::Both, [_, (index, places)], [values, indices]) => {
-                    let (values, indices) = (Some((&mut **values, out_layout)), (&mut **indices, places));
+                    let values = Some((&mut **values, out_layout));
+                    let indices = (&mut **indices, places);
                     with_index!(*index, I => {
                         sort::indices::<B, I>(order, (bytes, layout), values, indices)
                     })

@@ -35,7 +35,8 @@ impl<'a, C: Compute> Operand<'a, C> {
 
     /// The matrix of the batch with the number `batch`.
     fn matrix(&self, mut batch: usize) -> Matrix {
-        let (shape, strides) = (self.layout.shape(), self.layout.strides());
+        let shape = self.layout.shape();
+        let strides = self.layout.strides();
         let [outer @ .., row, column] = strides else { unreachable!("matrices have two dimensions") };
         let mut start = self.start;
         for (size, stride) in shape.iter().zip(outer).rev() {
@@ -55,7 +56,8 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
     out: &mut [u8],
 ) -> Result<(), BackendError> {
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
-    let (a, b) = (Operand::new(&a.0, a.1)?, Operand::new(&b.0, b.1)?);
+    let a = Operand::new(&a.0, a.1)?;
+    let b = Operand::new(&b.0, b.1)?;
     let sizes @ [m, n, k] = sizes(&a.layout, &b.layout);
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
@@ -65,7 +67,8 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
             out.copy_from_slice(bias);
         }
         let one = |batch: usize, out: &mut [E::Compute], threads| {
-            let (of_a, of_b) = (a.matrix(batch), b.matrix(batch));
+            let of_a = a.matrix(batch);
+            let of_b = b.matrix(batch);
             let product = (out, Matrix::by_rows(0, n));
             multiply(sizes, (&a.elements, of_a), (&b.elements, of_b), product, bias.is_some(), threads);
         };
@@ -92,9 +95,11 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
         return Err(crate::unsupported("products"));
     };
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
-    let (a_shape, b_shape) = (a.1, b.1);
+    let a_shape = a.1;
+    let b_shape = b.1;
     let [m, n, k] = sizes(a_shape, b_shape);
-    let (a, b) = (a.0.to_contiguous()?, b.0.to_contiguous()?);
+    let a = a.0.to_contiguous()?;
+    let b = b.0.to_contiguous()?;
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let (_, layout) = &call.outputs()[0];

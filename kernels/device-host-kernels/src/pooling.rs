@@ -45,7 +45,8 @@ impl PoolingWindows {
                 Reach { first, end, step: 1, count: end - first }
             }
             Self::Pool { pool, count_padding } => {
-                let (step, padding) = (pool.dilation[axis], pool.padding[axis]);
+                let step = pool.dilation[axis];
+                let padding = pool.padding[axis];
                 // Counted with the padding before the image.
                 let start = window.saturating_mul(pool.stride[axis]);
                 let end =
@@ -75,7 +76,8 @@ struct Sizes {
 
 impl Sizes {
     fn new(images: &Layout, out: &Layout) -> Self {
-        let (image, out) = (images.shape(), out.shape());
+        let image = images.shape();
+        let out = out.shape();
         Self { image: [image[2], image[3]], out: [out[2], out[3]] }
     }
 
@@ -102,7 +104,8 @@ fn planes<I: Element, O: Element>(
     one: impl Fn(usize, &[I::Compute], &mut [O::Compute]) + Sync,
 ) -> Result<(), BackendError> {
     let plane_len = |layout: &Layout| layout.shape()[2] * layout.shape()[3];
-    let (input_len, out_len) = (plane_len(layout), plane_len(out_layout));
+    let input_len = plane_len(layout);
+    let out_len = plane_len(out_layout);
     let array = Array::<I>::new(input, layout);
     let inputs = array.to_contiguous()?;
     let one = |(plane, out): (usize, &mut [O::Compute])| {
@@ -195,7 +198,8 @@ fn largest<C: Number>(pool: Pool2d, sizes: Sizes, image: &[C], mut found: impl F
         for y in rows.places() {
             for x in columns.places() {
                 let place = y * sizes.image[1] + x;
-                let (value, largest) = (image[place], image[best]);
+                let value = image[place];
+                let largest = image[best];
                 // The last of several NaN counts.
                 #[expect(clippy::eq_op, reason = "NaN differs from itself")]
                 if value != value || value > largest {

@@ -66,9 +66,11 @@ impl Matrix {
 
     /// Whether all elements are among the first `len`.
     fn fits(self, rows: usize, columns: usize, len: usize) -> bool {
-        let (row, column) = ((rows - 1) as isize * self.row, (columns - 1) as isize * self.column);
+        let row = (rows - 1) as isize * self.row;
+        let column = (columns - 1) as isize * self.column;
         let start = self.start as isize;
-        let (first, last) = (start + row.min(0) + column.min(0), start + row.max(0) + column.max(0));
+        let first = start + row.min(0) + column.min(0);
+        let last = start + row.max(0) + column.max(0);
         first >= 0 && last < len as isize
     }
 }

@@ -205,7 +205,8 @@ fn innermost<C: Compute, W: Copy + Send + Sync>(
         let parts = len.min(16);
         let part = |number: usize| {
             let mut sums = vec![fold.identity; inner];
-            let (group, part) = (number / parts, number % parts);
+            let group = number / parts;
+            let part = number % parts;
             one(group, len * part / parts..len * (part + 1) / parts, &mut sums);
             sums
         };
@@ -251,7 +252,8 @@ pub(crate) fn arg_reduce<E: Element<Compute: Number>, I: Element>(
     let (_, len, inner) = around(layout.shape(), dim);
     let find = |place: usize| {
         let start = place / inner * len * inner + place % inner;
-        let (mut best, mut index) = (elements[start], 0);
+        let mut best = elements[start];
+        let mut index = 0;
         for candidate in 1..len {
             let value = elements[start + candidate * inner];
             #[expect(clippy::eq_op, reason = "NaN differs from itself")]

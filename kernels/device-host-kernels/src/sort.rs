@@ -90,7 +90,8 @@ pub(crate) fn values<B: Bits>(
     let bytes = (elements.len() as u64).saturating_mul(size_of::<B>() as u64);
     keys.try_reserve_exact(elements.len()).map_err(|_| BackendError::out_of_memory(bytes, None))?;
     keys.extend_from_slice(&elements);
-    let (len, count) = (layout.shape()[order.dim], out_layout.shape()[order.dim]);
+    let len = layout.shape()[order.dim];
+    let count = out_layout.shape()[order.dim];
     let sort = |row: &mut [B]| {
         row.iter_mut().for_each(|bits| *bits = bits.to_key(kind, descending));
         sort_first(row, count);
@@ -114,7 +115,8 @@ pub(crate) fn indices<B: Bits, I: Element>(
     let Order { kind, descending, .. } = order;
     let array = Array::<B>::new(input, &order.inside(layout)?);
     let elements = array.to_contiguous()?;
-    let (len, count) = (layout.shape()[order.dim], out_layout.shape()[order.dim]);
+    let len = layout.shape()[order.dim];
+    let count = out_layout.shape()[order.dim];
     let mut keys = Vec::new();
     let bytes = (elements.len() as u64).saturating_mul(size_of::<Key<B>>() as u64);
     keys.try_reserve_exact(elements.len()).map_err(|_| BackendError::out_of_memory(bytes, None))?;

@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn the_longest_short_calls_use_no_other_thread() {
-        let (dim, extremum) = (0, Extremum::Max);
+        let dim = 0;
+        let extremum = Extremum::Max;
         for dtype in [DType::F32, DType::F16, DType::F64, DType::I32, DType::I64, DType::U8] {
             let of = |operator: Operator, inputs: &[&[usize]], output: &[usize]| {
                 let inputs: Vec<_> = inputs.iter().map(|shape| array(dtype, shape)).collect();

@@ -268,7 +268,8 @@ pub(crate) fn layout(draw: &mut Draw<'_>, shape: &[usize], kind: Kind) -> Layout
         }
     }
     let mut strides = [0_isize; MAX_RANK];
-    let (mut stride, mut first) = (1, offset);
+    let mut stride = 1;
+    let mut first = offset;
     for &dim in order.iter().rev() {
         let size = shape[dim].max(1);
         if mixed || kind == Kind::Gaps {
@@ -319,7 +320,9 @@ impl fmt::Display for Step {
 impl fmt::Display for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { memory, bytes, dtype, layout } = self;
-        let (shape, strides, offset) = (layout.shape(), layout.strides(), layout.offset());
+        let shape = layout.shape();
+        let strides = layout.strides();
+        let offset = layout.offset();
         write!(
             f,
             "{dtype} {shape:?}, strides {strides:?}, offset {offset}, in bytes {bytes:?} of memory {memory}"

@@ -69,8 +69,10 @@ impl Check {
 
     /// A check of random cases: of each kind of them, as many as the settings say.
     pub(crate) fn random(name: impl Into<String>, proves: impl Into<String>, kinds: Vec<Drawn>) -> Self {
-        let (name, kinds) = (name.into(), Arc::new(kinds));
-        let (of, drawn) = (name.clone(), Arc::clone(&kinds));
+        let name = name.into();
+        let kinds = Arc::new(kinds);
+        let of = name.clone();
+        let drawn = Arc::clone(&kinds);
         let check = Self::new(name, proves, move |subject, settings| random(subject, settings, &of, &kinds));
         Self { cases: Arc::new(move || drawn.iter().map(|kind| draw_once(kind)).collect()), ..check }
     }
@@ -120,7 +122,8 @@ impl Check {
     }
 
     pub(crate) fn run_with(self: &Arc<Self>, subject: &Subject, settings: Settings) -> Outcome {
-        let (check, subject) = (Arc::clone(self), subject.clone());
+        let check = Arc::clone(self);
+        let subject = subject.clone();
         let outcome = within(settings.limit, &self.name, move || (check.run)(&subject, settings));
         match outcome.map_err(|unfinished| unfinished.to_string()) {
             Ok(Ok(())) => Outcome::Passed,
@@ -134,7 +137,8 @@ impl Check {
 
 /// The first case that failed, or that none was supported.
 fn first_failure(outcomes: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
-    let (mut passed, mut unsupported) = (false, None);
+    let mut passed = false;
+    let mut unsupported = None;
     for outcome in outcomes {
         match outcome {
             Ok(()) => passed = true,
@@ -173,8 +177,10 @@ fn random(subject: &Subject, settings: Settings, name: &str, kinds: &[Drawn]) ->
             rng_seed: RngSeed::Fixed(hash.wrapping_add(number as u64)),
             ..Config::default()
         };
-        let (failure, unsupported) = (RefCell::new(None), RefCell::new(None));
-        let (passed, shrinks) = (RefCell::new(false), RefCell::new(0));
+        let failure = RefCell::new(None);
+        let unsupported = RefCell::new(None);
+        let passed = RefCell::new(false);
+        let shrinks = RefCell::new(0);
         let numbers = collection::vec(ANY, NUMBERS);
         let outcome = TestRunner::new(config).run(&numbers, |numbers| {
             if failure.borrow().is_some() {

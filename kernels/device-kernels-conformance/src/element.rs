@@ -223,7 +223,8 @@ pub fn write(dtype: DType, value: Value, bytes: &mut [u8]) {
 
 fn read_half(dtype: DType, bits: u16) -> f64 {
     let (width, smallest, _) = format(dtype);
-    let (fraction, field) = (bits & ((1 << (width - 1)) - 1), i32::from(bits & 0x7fff) >> (width - 1));
+    let fraction = bits & ((1 << (width - 1)) - 1);
+    let field = i32::from(bits & 0x7fff) >> (width - 1);
     let top = 0x7fff >> (width - 1);
     let unit = |exponent: i32| power_of_two(exponent - (width - 1));
     let magnitude = match field {

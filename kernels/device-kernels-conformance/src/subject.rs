@@ -147,7 +147,8 @@ impl Subject {
                         element::write(view.dtype, value, &mut memory[view.place(index)..]);
                     }
                 });
-                let (call, view) = (call.to_string(), view.clone());
+                let call = call.to_string();
+                let view = view.clone();
                 written.push(Written { step: number, call, output, view, expected });
             }
         }
@@ -188,7 +189,8 @@ fn compare(
     // Which launch was the last to write a byte.
     let mut owners: Vec<Vec<usize>> = model.iter().map(|memory| vec![usize::MAX; memory.len()]).collect();
     for (number, written) in written.iter().enumerate() {
-        let (view, mut expected) = (&written.view, written.expected.iter());
+        let view = &written.view;
+        let mut expected = written.expected.iter();
         reference::for_each_index(view.layout.shape(), |index| {
             let place = view.place(index);
             if expected.next() == Some(&Expect::Kept) {
@@ -198,7 +200,8 @@ fn compare(
         });
     }
     for (number, written) in written.iter().enumerate().filter(|_| !failed) {
-        let (view, mut element) = (&written.view, 0);
+        let view = &written.view;
+        let mut element = 0;
         let mut wrong: Option<(Vec<usize>, usize)> = None;
         let mut count = 0;
         reference::for_each_index(view.layout.shape(), |index| {

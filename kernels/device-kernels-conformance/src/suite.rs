@@ -144,9 +144,12 @@ impl Suite {
             Err(Unusable::Broken(message)) => return vec![Trial::test(name, || Err(message.into()))],
         };
         summary.lock().subject = Some(subject.clone());
-        let (only, suite) = (self.only.clone(), Arc::new(self));
+        let only = self.only.clone();
+        let suite = Arc::new(self);
         let trial = |check: Arc<Check>| {
-            let (suite, subject, summary) = (Arc::clone(&suite), subject.clone(), Arc::clone(summary));
+            let suite = Arc::clone(&suite);
+            let subject = subject.clone();
+            let summary = Arc::clone(summary);
             Trial::ignorable_test(format!("{}::{}", suite.device, check.name()), move || {
                 let verdict = suite.verdict(check.name(), check.run_with(&subject, settings));
                 summary.lock().checks.count(&verdict);
@@ -230,7 +233,8 @@ mod tests {
     fn an_expected_failure_is_none_and_an_unexpected_pass_is_one() {
         let suite = Suite::new("cpu").requires("matmul::*").expected_failure("unary::tan", "nine units");
         let ends = |check, outcome| suite.verdict(check, outcome).completion().is_ok();
-        let (failed, unsupported) = (Outcome::Failed("no".to_owned()), Outcome::Unsupported("no".to_owned()));
+        let failed = Outcome::Failed("no".to_owned());
+        let unsupported = Outcome::Unsupported("no".to_owned());
         assert!(ends("unary::tan", failed.clone()) && !ends("unary::sin", failed));
         assert!(!ends("unary::tan", Outcome::Passed) && ends("unary::sin", Outcome::Passed));
         assert!(ends("unary::sin", unsupported.clone()) && !ends("matmul::bias", unsupported));

@@ -62,7 +62,8 @@ impl LoadedSet {
         let mut loaded = abi::Kernels::ZEROED;
         // SAFETY: the header declares this type for the group.
         let library = unsafe { entry.load(options, &mut loaded) }?;
-        let (major, minor) = (abi::MAJOR, abi::MINOR);
+        let major = abi::MAJOR;
+        let minor = abi::MINOR;
         if loaded.major != major {
             return Err(LoadFailure::new(format_args!(
                 "expected version {major}.{minor} of the interface of kernels, found {}.{}",
@@ -133,7 +134,9 @@ impl LoadedSet {
         let file = backend.file().and_then(|file| file.canonicalize().ok());
         let is_its = file.as_deref() == Some(own);
         if let Some(file) = file.filter(|_| !is_its) {
-            let (name, file, own) = (backend.name(), file.display(), own.display());
+            let name = backend.name();
+            let file = file.display();
+            let own = own.display();
             let _ = isolate(|| {
                 log::warn!("the kernels in {own} are not used for `{name}`, whose backend is in {file}");
             });

@@ -59,7 +59,8 @@ pub enum BufferProblem {
 
 fn check_alignment(call: &Call, buffers: &[&Buffer]) -> Result<(), BufferProblem> {
     for (place, ((dtype, _), buffer)) in call.arrays().zip(buffers).enumerate() {
-        let (offset, size) = (buffer.offset(), dtype.size());
+        let offset = buffer.offset();
+        let size = dtype.size();
         if !offset.is_multiple_of(size) {
             return Err(BufferProblem::Alignment { place, offset, size });
         }
@@ -100,10 +101,12 @@ pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) ->
 /// Checks an output and another array in the same memory.
 fn check_overlap(call: &Call, buffers: &[&Buffer], place: usize, other: usize) -> Result<(), BufferProblem> {
     let used = |place: usize| {
-        let (bytes, start) = (&call.byte_ranges()[place], buffers[place].offset());
+        let bytes = &call.byte_ranges()[place];
+        let start = buffers[place].offset();
         start + bytes.start..start + bytes.end
     };
-    let (output, used) = (used(place), used(other));
+    let output = used(place);
+    let used = used(other);
     // An array without elements overlaps nothing.
     let apart = output.is_empty() || used.is_empty() || output.end <= used.start || used.end <= output.start;
     let same_elements = || {

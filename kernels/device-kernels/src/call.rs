@@ -25,7 +25,8 @@ use crate::short::is_short;
 /// use device_kernels::{Argument, Binary, Call, DType, Layout};
 ///
 /// let array = |shape: &[usize]| Layout::contiguous(shape).map(|layout| Argument::Array(DType::F32, layout));
-/// let (matrix, row) = (array(&[2, 3])?, array(&[3])?);
+/// let matrix = array(&[2, 3])?;
+/// let row = array(&[3])?;
 /// let call = Call::new(Binary::Add, &[matrix, row], &[matrix])?;
 /// assert_eq!(call.to_string(), "add(f32 [2, 3], f32 [2, 3]) -> f32 [2, 3]");
 ///
@@ -80,7 +81,8 @@ impl Call {
     /// A fill of the output, as there is nothing to compute it from: with a value, or with the input at the
     /// place `source`.
     pub(crate) fn fill(value: Argument, source: usize, outputs: &[(DType, Layout)]) -> Self {
-        let (inputs, sources) = (SmallVec::from_iter([value]), SmallVec::from_iter([source]));
+        let inputs = SmallVec::from_iter([value]);
+        let sources = SmallVec::from_iter([source]);
         Self::of(Operator::Copy, inputs, sources, outputs.into())
     }
 

@@ -46,7 +46,8 @@ impl Coverage {
     /// All calls of the operator with this [name](Operator::name).
     #[must_use]
     pub fn of(operator: impl Into<Cow<'static, str>>) -> Self {
-        let (max_rank, max_elements) = (usize::MAX, usize::MAX);
+        let max_rank = usize::MAX;
+        let max_elements = usize::MAX;
         let limits = CallLimits { contiguous: false, arrays_only: false, max_rank, max_elements };
         Self { operator: operator.into(), dtypes: DTypes::ALL, limits }
     }

@@ -215,7 +215,8 @@ impl CustomOperator {
 
     /// Checks a call whose outputs have no element twice.
     pub(crate) fn check(&self, inputs: &[Argument], outputs: &[(DType, Layout)]) -> Result<(), Problem> {
-        let (expected, found) = (self.definition.options().len(), self.options.len.into());
+        let expected = self.definition.options().len();
+        let found = self.options.len.into();
         if expected != found {
             return Err(Problem::Count { of: "options", expected: count(expected), found });
         }

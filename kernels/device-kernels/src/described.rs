@@ -208,11 +208,13 @@ impl Operator {
         let reduce = |reduction| Ok(Self::Reduce { reduction, dims: given.dims()? });
         let arg = |extremum| Ok(Self::ArgReduce { extremum, dim: given.place("dim")? });
         let sort = |sorted| {
-            let (dim, descending) = (given.place("dim")?, given.bool("descending")?);
+            let dim = given.place("dim")?;
+            let descending = given.bool("descending")?;
             Ok(Self::Sort { dim, descending, sorted })
         };
         let random = |distribution| {
-            let (seed, offset) = (given.int("seed")? as u64, given.int("offset")? as u64);
+            let seed = given.int("seed")? as u64;
+            let offset = given.int("offset")? as u64;
             Ok(Self::Random { distribution, seed, offset })
         };
         match name {
@@ -401,7 +403,8 @@ mod tests {
 
     /// One operator of each name.
     fn all() -> Vec<Operator> {
-        let (dim, dims) = (3, Dims::from([0, 2]));
+        let dim = 3;
+        let dims = Dims::from([0, 2]);
         let conv = Conv2d { stride: [1, 2], padding: [3, 4], dilation: [5, 6], groups: 7 };
         let pool = Pool2d { kernel: [8, 9], stride: [1, 2], padding: [3, 4], dilation: [5, 6] };
         let random = |distribution| Operator::Random { distribution, seed: u64::MAX, offset: 5 };

@@ -113,7 +113,8 @@ impl Layout {
         strides: impl AsRef<[isize]>,
         offset: usize,
     ) -> Result<Self, LayoutError> {
-        let (shape, strides) = (shape.as_ref(), strides.as_ref());
+        let shape = shape.as_ref();
+        let strides = strides.as_ref();
         Self::contiguous(shape)?;
         if strides.len() != shape.len() {
             return Err(LayoutError::Shape {
@@ -201,7 +202,8 @@ impl Layout {
             return Some(0..0);
         }
         let offset = isize::try_from(self.offset).ok()?;
-        let (mut first, mut last) = (offset, offset);
+        let mut first = offset;
+        let mut last = offset;
         for (&size, &stride) in self.shape().iter().zip(self.strides()) {
             let reach = isize::try_from(size - 1).ok()?.checked_mul(stride)?;
             let end = if reach < 0 { &mut first } else { &mut last };
@@ -258,7 +260,8 @@ impl Layout {
         let mut sorted = dims.to_vec();
         sorted.sort_unstable();
         if !sorted.into_iter().eq(0..self.rank) {
-            let (from, to) = (self.shape().to_vec(), dims.to_vec());
+            let from = self.shape().to_vec();
+            let to = dims.to_vec();
             return Err(LayoutError::Shape { from, verb: "permuted by", to });
         }
         let mut view = *self;
@@ -280,7 +283,8 @@ impl Layout {
             len.checked_sub(1).map_or(Some(start), |steps| steps.checked_mul(step)?.checked_add(start));
         let fits = step > 0 && last.is_some_and(|last| if len == 0 { last <= size } else { last < size });
         if !fits {
-            let (from, to) = (self.shape().to_vec(), vec![start, len, step]);
+            let from = self.shape().to_vec();
+            let to = vec![start, len, step];
             return Err(LayoutError::Shape { from, verb: "sliced by start, length and step", to });
         }
         self.shape[dim] = len;
@@ -357,10 +361,13 @@ impl Layout {
             .filter(|&(size, _)| size != 1)
             .collect();
         let mut strides = [0; MAX_RANK];
-        let (mut old, mut dim) = (&old[..], 0);
+        let mut old = &old[..];
+        let mut dim = 0;
         while let Some(&(size, _)) = old.first() {
-            let (mut of_old, mut of_new) = (size, shape[dim]);
-            let (mut run, mut end) = (1, dim + 1);
+            let mut of_old = size;
+            let mut of_new = shape[dim];
+            let mut run = 1;
+            let mut end = dim + 1;
             while of_old != of_new {
                 if of_new < of_old {
                     of_new *= shape[end];

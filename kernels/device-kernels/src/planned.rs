@@ -80,7 +80,8 @@ impl Planned {
         inputs: &[ArgumentRef<'_>],
         outputs: &[ArgumentRef<'_>],
     ) -> Result<Self, RunError> {
-        let (inputs, outputs) = (inputs.iter().copied(), outputs.iter().copied());
+        let inputs = inputs.iter().copied();
+        let outputs = outputs.iter().copied();
         Description { device: device.resolve(), operator: operator.into(), inputs, outputs }.planned()
     }
 
@@ -324,7 +325,8 @@ where
         let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
         self.add_to(&mut key);
         let Some(words) = key.words() else { return self.plan() };
-        let (device, operator) = (self.device, self.operator);
+        let device = self.device;
+        let operator = self.operator;
         // While a thread ends, its plans may be gone.
         let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
         if let Ok(Some(planned)) = PLANS.try_with(find) {
@@ -340,8 +342,8 @@ where
 
     fn plan(self) -> Result<Planned, RunError> {
         let refused = |problem| {
-            let (inputs, outputs): (Vec<_>, Vec<_>) =
-                (self.inputs.clone().collect(), self.outputs.clone().collect());
+            let inputs: Vec<_> = self.inputs.clone().collect();
+            let outputs: Vec<_> = self.outputs.clone().collect();
             CallError::new(signature(self.operator, &inputs, &outputs), problem)
         };
         let arguments = self.inputs.clone().map(ArgumentRef::to_argument);
@@ -503,7 +505,8 @@ mod tests {
     }
 
     fn key(operator: impl Into<Operator>, inputs: &[ArgumentRef<'_>], outputs: &[ArgumentRef<'_>]) -> Key {
-        let (inputs, outputs) = (inputs.iter().copied(), outputs.iter().copied());
+        let inputs = inputs.iter().copied();
+        let outputs = outputs.iter().copied();
         let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
         Description { device: Device::cpu(), operator: operator.into(), inputs, outputs }.add_to(&mut key);
         key
@@ -559,7 +562,9 @@ mod tests {
 
     #[test]
     fn calls_of_one_hash_are_told_apart() {
-        let (mut plans, cpu, add) = (Plans(Vec::new()), Device::cpu(), Operator::from(Binary::Add));
+        let mut plans = Plans(Vec::new());
+        let cpu = Device::cpu();
+        let add = Operator::from(Binary::Add);
         (1..=3).for_each(|size| plans.keep(7, &[size as u64], add, &plan(size)));
         for size in 1..=3 {
             let found = plans.find(7, &[size as u64], cpu, add).expect("it is kept");
@@ -572,7 +577,9 @@ mod tests {
 
     #[test]
     fn as_many_plans_are_kept_as_there_is_room_for_and_one_in_use_stays() {
-        let (mut plans, cpu, add) = (Plans(Vec::new()), Device::cpu(), Operator::from(Binary::Add));
+        let mut plans = Plans(Vec::new());
+        let cpu = Device::cpu();
+        let add = Operator::from(Binary::Add);
         plans.keep(0, &[0], add, &plan(1));
         let other = plan(2);
         for number in 1..=10_000 {

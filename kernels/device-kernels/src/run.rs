@@ -87,7 +87,9 @@ impl<'a> From<&'a Operand<'_>> for OperandRef<'a> {
 /// use device_kernels::{Binary, DType, Operand, Operator, run};
 /// # fn example(device: device_registry::Device, bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
 /// let stream = device.create_stream()?;
-/// let (a, b, out) = (device.allocate(24)?, device.allocate(24)?, device.allocate(16)?);
+/// let a = device.allocate(24)?;
+/// let b = device.allocate(24)?;
+/// let out = device.allocate(16)?;
 /// let a = Operand::new(&a, DType::F32, [2, 3])?;
 /// let b = Operand::new(&b, DType::F32, [2, 3])?;
 /// let out = Operand::new(&out, DType::F32, [2, 2])?;
@@ -111,7 +113,8 @@ pub fn run(
     inputs: &[Operand<'_>],
     outputs: &[Operand<'_>],
 ) -> Result<(), RunError> {
-    let (inputs, outputs) = (inputs.iter().map(OperandRef::from), outputs.iter().map(OperandRef::from));
+    let inputs = inputs.iter().map(OperandRef::from);
+    let outputs = outputs.iter().map(OperandRef::from);
     enqueue(stream, operator.into(), inputs, outputs)
 }
 

@@ -151,7 +151,8 @@ impl Kernels {
         static LOADED: OnceLock<Box<Loaded>> = OnceLock::new();
 
         let backend = device.backend();
-        let (mut place, mut new) = (&LOADED, None);
+        let mut place = &LOADED;
+        let mut new = None;
         loop {
             match (place.get(), new.take()) {
                 (Some(loaded), _) if loaded.backend == backend => return Ok(&loaded.kernels),

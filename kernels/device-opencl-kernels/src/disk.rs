@@ -79,7 +79,8 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new(folder: PathBuf, limit: u64) -> Self {
-        let (failed, warned) = (AtomicBool::new(false), AtomicBool::new(false));
+        let failed = AtomicBool::new(false);
+        let warned = AtomicBool::new(false);
         Self { folder, limit, known: Mutex::new(None), failed, warned }
     }
 
@@ -265,7 +266,8 @@ fn parse<'a>(bytes: &'a [u8], key: &Key) -> Result<&'a [u8], &'static str> {
     let (key_len, rest) = rest.split_first_chunk().ok_or(torn)?;
     let (program_len, rest) = rest.split_first_chunk().ok_or(torn)?;
     let len = |bytes: &[u8; 8]| usize::try_from(u64::from_le_bytes(*bytes)).ok();
-    let (key_len, program_len) = (len(key_len).ok_or(torn)?, len(program_len).ok_or(torn)?);
+    let key_len = len(key_len).ok_or(torn)?;
+    let program_len = len(program_len).ok_or(torn)?;
     let (found, program) = rest.split_at_checked(key_len).ok_or(torn)?;
     if found != key.0.as_bytes() {
         return Err("it is of another driver or text");
@@ -316,7 +318,8 @@ mod rights {
     pub(super) fn check(metadata: &Metadata) -> Result<(), String> {
         // SAFETY: `geteuid` has no preconditions and cannot fail.
         let user = unsafe { libc::geteuid() };
-        let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
+        let owner = metadata.uid();
+        let mode = metadata.mode() & 0o7777;
         if owner != user && owner != 0 {
             return Err(format!("user {owner} owns it, and this process is of user {user}"));
         }

@@ -94,7 +94,8 @@ pub(crate) unsafe fn enqueue(
     open: &OpenKernels,
 ) -> Result<(), BackendError> {
     let device = &open.device;
-    let (cl, queue) = (device.functions(), handles::command_queue(launch)?);
+    let cl = device.functions();
+    let queue = handles::command_queue(launch)?;
     let mut scratch = Vec::new();
     for &size in &plan.scratch {
         // SAFETY: `device` keeps the context. No host pointer is passed.
@@ -112,10 +113,14 @@ pub(crate) unsafe fn enqueue(
         // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
         unsafe { set(&mut arguments, step, target, arrays, &scratch) }?;
         let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
-        let (items, group) = (step.items.as_ptr(), step.group.as_ptr());
-        let (kernel, no_offset) = (arguments.kernel(), ptr::null());
+        let items = step.items.as_ptr();
+        let group = step.group.as_ptr();
+        let kernel = arguments.kernel();
+        let no_offset = ptr::null();
         // No event, except of a program that was compiled: the stream has events of its own.
-        let (no_events, compiled, mut event) = (ptr::null(), arguments.take_new(), ptr::null_mut());
+        let no_events = ptr::null();
+        let compiled = arguments.take_new();
+        let mut event = ptr::null_mut();
         let place = if compiled.is_some() { &raw mut event } else { ptr::null_mut() };
         // SAFETY: the queue is the launch's, as the caller promises. The arguments are set, as OpenCL checks.
         // The core keeps the arrays, and the launch the intermediate results, until the commands are
@@ -171,7 +176,8 @@ impl Event {
 
     fn is_over(&self) -> bool {
         let mut status: cl_int = CL_COMPLETE;
-        let (size, place) = (size_of_val(&status), (&raw mut status).cast());
+        let size = size_of_val(&status);
+        let place = (&raw mut status).cast();
         let what = CL_EVENT_COMMAND_EXECUTION_STATUS;
         // SAFETY: the event is valid, and `status` is a place for the number that this query writes.
         let known = unsafe { self.cl.clGetEventInfo(self.event, what, size, place, ptr::null_mut()) };

@@ -81,8 +81,12 @@ impl Kernel {
     ///
     /// The status of the call that has failed. A driver may refuse any binary.
     pub(crate) fn load(device: &OpenClDevice, binary: &[u8]) -> Result<Self, BackendError> {
-        let (cl, context, id) = (device.functions(), device.context(), device.device_id());
-        let (start, len, no_status) = (binary.as_ptr(), binary.len(), ptr::null_mut());
+        let cl = device.functions();
+        let context = device.context();
+        let id = device.device_id();
+        let start = binary.as_ptr();
+        let len = binary.len();
+        let no_status = ptr::null_mut();
         // SAFETY: the device is the one of its context, and the one binary is passed together with its
         // length.
         let program = unsafe { cl.clCreateProgramWithBinary(context, 1, &id, &len, &start, no_status) }?;
@@ -139,7 +143,8 @@ impl Arguments<'_> {
     ///
     /// The value is a number of at most eight bytes.
     pub(crate) unsafe fn add_number<T: Copy>(&mut self, value: T) -> Result<(), BackendError> {
-        let (place, size) = (self.next as usize, size_of::<T>());
+        let place = self.next as usize;
+        let size = size_of::<T>();
         let mut bytes = [0; 8];
         // SAFETY: the caller promises a number whose bytes are all initialised and which has a place in
         // `bytes`.

@@ -125,7 +125,9 @@ fn elementwise() -> Vec<Case> {
 
 /// The operators that compute of each row or column.
 fn rows() -> Vec<Case> {
-    let (dim, rows, columns) = (1, &[1024, 1][..], &[1, 1024][..]);
+    let dim = 1;
+    let rows = &[1024, 1][..];
+    let columns = &[1, 1024][..];
     let mut cases = Vec::new();
     for reduction in Reduction::ALL {
         let of = |dim, out| {
@@ -157,7 +159,9 @@ fn rows() -> Vec<Case> {
 
 /// The operators with indices. All of them are 0.
 fn indexed() -> Vec<Case> {
-    let (dim, update, some) = (0, Update::Add, &[1024][..]);
+    let dim = 0;
+    let update = Update::Add;
+    let some = &[1024][..];
     let of = |case: Case| case.with_types(&[DType::F32, DType::I64], DType::F32);
     // The output is updated, and is no input.
     let into = |case: Case| case.with_types(&[DType::I64], DType::F32);
@@ -185,11 +189,15 @@ fn random() -> impl Iterator<Item = Case> {
 
 /// Convolutions and pooling.
 fn images() -> Vec<Case> {
-    let (images, weights) = (&[8, 16, 64, 64][..], &[32, 16, 3, 3][..]);
-    let (features, pooled, mean) = (&[8, 32, 64, 64][..], &[8, 32, 32, 32][..], &[8, 32, 1, 1][..]);
+    let images = &[8, 16, 64, 64][..];
+    let weights = &[32, 16, 3, 3][..];
+    let features = &[8, 32, 64, 64][..];
+    let pooled = &[8, 32, 32, 32][..];
+    let mean = &[8, 32, 1, 1][..];
     let conv = Conv2d { padding: [1, 1], ..Conv2d::default() };
     let products = 2 * features.iter().product::<usize>() * 16 * 3 * 3;
-    let (pool, count_padding) = (Pool2d::new([2, 2]), true);
+    let pool = Pool2d::new([2, 2]);
+    let count_padding = true;
     vec![
         Case::new(Operator::Conv2d(conv), [images, weights], features, products),
         Case::new(Operator::Conv2dInputGrad(conv), [features, weights], images, products),

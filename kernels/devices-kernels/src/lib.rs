@@ -38,8 +38,10 @@ fn measure(device: Device, stream: &Stream, case: &Case, timer: &mut Timer<'_>) 
     let filled = |arrays: &[Array]| -> Result<Vec<_>, _> {
         arrays.iter().map(|array| filled(device, array)).collect()
     };
-    let (inputs, outputs) = (filled(&case.inputs)?, filled(&case.outputs)?);
-    let (inputs, outputs) = (operands(&inputs, &case.inputs)?, operands(&outputs, &case.outputs)?);
+    let inputs = filled(&case.inputs)?;
+    let outputs = filled(&case.outputs)?;
+    let inputs = operands(&inputs, &case.inputs)?;
+    let outputs = operands(&outputs, &case.outputs)?;
     match run(stream, case.operator, &inputs, &outputs) {
         Err(RunError::Unsupported { .. }) => {
             timer.missing(case.to_string());

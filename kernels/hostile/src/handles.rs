@@ -77,7 +77,8 @@ const KINDS: [&str; 6] = [
 /// Asserts that a buffer of the device and the device itself have no handles, and that no kernel runs on
 /// them.
 fn refused_by_all(device: Device, len: usize) {
-    let (buffer, out) = (device.allocate(len).unwrap(), device.allocate(len).unwrap());
+    let buffer = device.allocate(len).unwrap();
+    let out = device.allocate(len).unwrap();
     let span = buffer.span().expect("it has bytes");
     for kind in KINDS {
         refused(device.native_handle(kind), "does not declare native handles");
@@ -88,7 +89,8 @@ fn refused_by_all(device: Device, len: usize) {
     for name in kernel_sets().names() {
         let set = kernel_sets().load(name).unwrap();
         let _ = set.supports(device, &call);
-        let (stream, call) = (device.create_stream().unwrap(), call.clone());
+        let stream = device.create_stream().unwrap();
+        let call = call.clone();
         let launched = stream.launch(&[&buffer, &out], move |launch| set.launch(&call, launch));
         let outcome = launched.and_then(|()| stream.synchronize());
         // Each kernel set says it in its own words.

@@ -23,7 +23,8 @@ fn call() -> Call {
 }
 
 fn launch(device: Device, set: &str, buffers: &[&Buffer]) -> Result<(), DeviceError> {
-    let (set, call) = (kernel_sets().load(set).unwrap(), call());
+    let set = kernel_sets().load(set).unwrap();
+    let call = call();
     let stream = device.create_stream()?;
     stream.launch(buffers, move |launch| set.launch(&call, launch))?;
     stream.synchronize()
@@ -41,9 +42,12 @@ fn wrong_arrays() {
     for device in devices {
         let name = device.name();
         let array = || device.allocate(ELEMENTS * 4).unwrap();
-        let (a, b, out) = (array(), array(), array());
+        let a = array();
+        let b = array();
+        let out = array();
         launch(device, name, &[&a, &b, &out]).unwrap();
-        let (short, empty) = (device.allocate(ELEMENTS * 4 - 1).unwrap(), device.allocate(0).unwrap());
+        let short = device.allocate(ELEMENTS * 4 - 1).unwrap();
+        let empty = device.allocate(0).unwrap();
         // One byte of each kind less, nothing, and the arrays of another call.
         let attempts: [&[&Buffer]; 8] = [
             &[],
@@ -64,7 +68,9 @@ fn wrong_arrays() {
 fn other_backends() {
     for device in victims() {
         let array = || device.allocate(ELEMENTS * 4).unwrap();
-        let (a, b, out) = (array(), array(), array());
+        let a = array();
+        let b = array();
+        let out = array();
         out.fill(.., &[7]).unwrap();
         for set in kernel_sets().names().filter(|&set| set != device.name()) {
             refused(launch(device, set, &[&a, &b, &out]), "launch");

@@ -149,7 +149,8 @@ fn lengths_device(ordinal: usize) -> Device {
 
 fn reads() {
     let device = lengths_device(0);
-    let (buffer, stream) = (device.allocate(4096).unwrap(), device.create_stream().unwrap());
+    let buffer = device.allocate(4096).unwrap();
+    let stream = device.create_stream().unwrap();
     for len in 1..100 {
         refused(stream.read(&buffer, 0..len).and_then(Pending::wait), "read");
         // A stream keeps the failure until it is reported.
@@ -160,7 +161,8 @@ fn reads() {
 
 /// The stream of a device whose reads failed takes work.
 fn works_again(device: &Device) {
-    let (buffer, stream) = (device.allocate(64).unwrap(), device.create_stream().unwrap());
+    let buffer = device.allocate(64).unwrap();
+    let stream = device.create_stream().unwrap();
     stream.write(&buffer, 0, vec![1; 64]).unwrap();
     stream.synchronize().unwrap();
 }
@@ -175,7 +177,8 @@ fn pinned() {
 
 fn short_memory() {
     let device = lengths_device(1);
-    let (buffer, large) = (device.allocate(4096).unwrap(), device.allocate(4 << 20).unwrap());
+    let buffer = device.allocate(4096).unwrap();
+    let large = device.allocate(4 << 20).unwrap();
     for attempt in [
         buffer.write(0, &[1; BYTES + 1]),
         buffer.read(BYTES, &mut [0; 1]),
@@ -190,7 +193,8 @@ fn short_memory() {
     let set = kernel_sets().load("cpu").unwrap();
     // Its memory is of the type that this kernel set knows, and far shorter than its spans say.
     let device = lengths_device(0);
-    let (a, b) = (device.allocate(4096).unwrap(), device.allocate(4096).unwrap());
+    let a = device.allocate(4096).unwrap();
+    let b = device.allocate(4096).unwrap();
     let queue = device.create_stream().unwrap();
     let launched = queue.launch(&[&a, &b], move |launch| set.launch(&call, launch));
     refused(launched.and_then(|()| queue.synchronize()), "lengths:0");
@@ -198,7 +202,8 @@ fn short_memory() {
 
 fn one_memory() {
     let device = lengths_device(1);
-    let (one, two) = (device.allocate(63), device.allocate(65));
+    let one = device.allocate(63);
+    let two = device.allocate(65);
     // Two buffers of one memory that is not theirs to write.
     for buffer in [one, two].into_iter().flatten() {
         let _ = buffer.write(0, &[1; 8]);

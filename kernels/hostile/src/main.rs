@@ -74,7 +74,8 @@ fn victims() -> Vec<Device> {
 /// Asserts that a device writes, copies and reads bytes.
 fn works(device: Device) {
     let bytes: Vec<u8> = (0..4099_u32).map(|at| (at % 251) as u8).collect();
-    let (from, to) = (device.allocate(bytes.len()).unwrap(), device.allocate(bytes.len()).unwrap());
+    let from = device.allocate(bytes.len()).unwrap();
+    let to = device.allocate(bytes.len()).unwrap();
     from.write(0, &bytes).unwrap();
     to.copy_from(&from).unwrap();
     let mut found = vec![0; bytes.len()];

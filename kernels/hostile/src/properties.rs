@@ -68,7 +68,8 @@ impl DeviceDriver for OddDevice {
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
-        let (from, to) = (source.memory_as::<HostMemory>()?, destination.memory_as::<HostMemory>()?);
+        let from = source.memory_as::<HostMemory>()?;
+        let to = destination.memory_as::<HostMemory>()?;
         let ([from], [mut to]) = open_windows([(from, source.range())], [(to, destination.range())])?;
         to.copy_from_slice(&from);
         Ok(())
@@ -109,7 +110,8 @@ fn uses() -> [fn(Device) -> Result<(), DeviceError>; 6] {
 
 fn odd() {
     backends().register(&ODD).unwrap();
-    let (mut fine, mut errors) = (0, 0);
+    let mut fine = 0;
+    let mut errors = 0;
     for ordinal in 0..device_count("odd").unwrap() {
         let device = device(&format!("odd:{ordinal}")).unwrap();
         for run in uses() {

@@ -79,7 +79,8 @@ struct Held {
 
 /// Uses the device as programs do: memory, a stream with work, an event and a read.
 fn used(context: &Context) -> Result<Held, Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&vec![1; LEN])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&vec![1; LEN])?;
     // The device keeps its default stream, and has to end it.
     context.device().default_stream()?.fill(&buffer, .., &[2])?;
     context.device().default_stream()?.synchronize()?;

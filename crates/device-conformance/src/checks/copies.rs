@@ -95,7 +95,8 @@ fn read_at_every_place(context: &Context) -> Result<(), Failure> {
 }
 
 fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
-    let (unit, len) = (context.alignment(), small(context));
+    let unit = context.alignment();
+    let len = small(context);
     for range in context.ranges(len, [0, 1, 2, 3, 4, 5, 7, 8, 9, 13], [1, 2, 3, 4, 5, 8].into_iter()) {
         let source = ShadowedBuffer::new(context, range.start as u8, len)?;
         let mut to = ShadowedBuffer::new(context, 0x80, len)?;
@@ -119,7 +120,8 @@ fn copy_within_at_every_place(context: &Context) -> Result<(), Failure> {
             if from.abs_diff(to) < len || (from + to) % 3 == 1 {
                 continue;
             }
-            let (range, at) = (from * unit..(from + len) * unit, to * unit);
+            let range = from * unit..(from + len) * unit;
+            let at = to * unit;
             let source = buffer.buffer.slice(range.clone())?;
             buffer.buffer.slice(at..at + range.len())?.copy_from(&source)?;
             buffer.bytes.copy_within(range.clone(), at);
@@ -234,7 +236,8 @@ fn reading_changes_nothing(context: &Context) -> Result<(), Failure> {
 
 fn the_source_stays(context: &Context) -> Result<(), Failure> {
     for len in [1, 64, 4097] {
-        let (source, to) = (ShadowedBuffer::new(context, 16, len)?, context.filled(&vec![0; len])?);
+        let source = ShadowedBuffer::new(context, 16, len)?;
+        let to = context.filled(&vec![0; len])?;
         to.copy_from(&source.buffer)?;
         source.expect(format_args!("the source of a copy of {len} bytes"))?;
         to.write(0, &vec![0xEE; len])?;
@@ -271,7 +274,8 @@ fn any_place_on_the_host(context: &Context) -> Result<(), Failure> {
 
 fn they_are_done_when_they_return(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 50_000;
-    let (buffer, copy) = (context.allocate(LEN)?, context.allocate(LEN)?);
+    let buffer = context.allocate(LEN)?;
+    let copy = context.allocate(LEN)?;
     let mut host = vec![0; LEN];
     for round in 0..100 {
         host.fill(round);

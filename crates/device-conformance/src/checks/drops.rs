@@ -116,13 +116,19 @@ fn the_place_is_taken_at_once(context: &Context) -> Result<(), Failure> {
 fn with_work_in_every_order(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 3000;
     for order in orders(4) {
-        let (stream, expected) = (context.stream()?, bytes(order[0] as u8, LEN));
-        let (buffer, copy) = (context.filled(&expected)?, context.filled(&[0xEE; LEN])?);
+        let stream = context.stream()?;
+        let expected = bytes(order[0] as u8, LEN);
+        let buffer = context.filled(&expected)?;
+        let copy = context.filled(&[0xEE; LEN])?;
         let release = hold_back(&stream)?;
         stream.copy(&buffer, &copy)?;
-        let (read, event, last) = (stream.read(&copy, 0..LEN)?, stream.record()?, stream.record()?);
-        let (mut buffer, mut stream) = (Some(buffer), Some(stream));
-        let (mut event, mut read) = (Some(event), Some(read));
+        let read = stream.read(&copy, 0..LEN)?;
+        let event = stream.record()?;
+        let last = stream.record()?;
+        let mut buffer = Some(buffer);
+        let mut stream = Some(stream);
+        let mut event = Some(event);
+        let mut read = Some(read);
         for (step, which) in order.iter().enumerate() {
             match which {
                 0 => drop(buffer.take()),

@@ -101,7 +101,8 @@ fn fill_later(stream: &Stream, pair: &[Buffer; 2], buffer: &Buffer, value: u8) -
 }
 
 fn done_when_the_work_before_is(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&stream, &pair, &buffer, round)?;
@@ -117,7 +118,8 @@ fn done_when_the_work_before_is(context: &Context) -> Result<(), Failure> {
 }
 
 fn asked_until_done(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&stream, &pair, &buffer, round)?;
@@ -171,7 +173,8 @@ fn of_an_idle_stream(context: &Context) -> Result<(), Failure> {
 }
 
 fn what_comes_behind_is_not_waited_for(context: &Context) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&[0xEE; 2000])?;
     stream.fill(&buffer, 0..2000, &[1])?;
     let before = stream.record()?;
     let release = hold_back(&stream)?;
@@ -204,7 +207,8 @@ fn done_before_work_that_lasts(context: &Context) -> Result<(), Failure> {
 }
 
 fn done_for_good(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     let event = stream.record()?;
     event.synchronize()?;
     keep_busy(&stream, &pair, 64)?;
@@ -219,7 +223,8 @@ fn done_for_good(context: &Context) -> Result<(), Failure> {
 }
 
 fn many_in_flight(context: &Context) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.allocate(4096)?);
+    let stream = context.stream()?;
+    let buffer = context.allocate(4096)?;
     let mut events = Vec::new();
     for index in 0..3000 {
         stream.fill(&buffer, 0..4096, &[index as u8])?;
@@ -233,7 +238,8 @@ fn many_in_flight(context: &Context) -> Result<(), Failure> {
 }
 
 fn many_threads_wait_for_one(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..5 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&stream, &pair, &buffer, round)?;
@@ -251,7 +257,8 @@ fn many_threads_wait_for_one(context: &Context) -> Result<(), Failure> {
 fn outlives_its_stream(context: &Context) -> Result<(), Failure> {
     let pair = busy_pair(context)?;
     for round in 0..20 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&stream, &pair, &buffer, round)?;
         drop(stream);
         event.synchronize()?;
@@ -271,7 +278,9 @@ fn expect_seen(stream: &Stream, buffer: &Buffer, value: u8, what: &str) -> Resul
 }
 
 fn dropped_before_it_is_done(context: &Context) -> Result<(), Failure> {
-    let (first, second, pair) = (context.stream()?, context.stream()?, busy_pair(context)?);
+    let first = context.stream()?;
+    let second = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let event = fill_later(&first, &pair, &buffer, round)?;
@@ -285,7 +294,9 @@ fn dropped_before_it_is_done(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_stream_waits_for_another(context: &Context) -> Result<(), Failure> {
-    let (first, second, pair) = (context.stream()?, context.stream()?, busy_pair(context)?);
+    let first = context.stream()?;
+    let second = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         second.wait_event(&fill_later(&first, &pair, &buffer, round)?)?;
@@ -300,9 +311,11 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
     let buffers = [context.filled(&bytes(1, LEN))?, context.filled(&[0; LEN])?];
     let end = 64 * context.alignment();
     for round in 0..100_u8 {
-        let (turn, other) = (usize::from(round % 2), usize::from((round + 1) % 2));
+        let turn = usize::from(round % 2);
+        let other = usize::from((round + 1) % 2);
         // Each stream adds its own byte and copies the whole buffer to the other one.
-        let (own, next) = (&buffers[turn], &buffers[other]);
+        let own = &buffers[turn];
+        let next = &buffers[other];
         streams[turn].fill(own, 0..end, &[round])?;
         streams[turn].copy(own, next)?;
         streams[other].wait_event(&streams[turn].record()?)?;
@@ -315,13 +328,15 @@ fn two_streams_take_turns(context: &Context) -> Result<(), Failure> {
 
 fn several_streams_meet(context: &Context) -> Result<(), Failure> {
     let pairs = [busy_pair(context)?, busy_pair(context)?, busy_pair(context)?];
-    let (source, last) = (context.stream()?, context.stream()?);
+    let source = context.stream()?;
+    let last = context.stream()?;
     for round in 0..10 {
         let first = context.filled(&[0xEE; 2000])?;
         let begun = fill_later(&source, &pairs[0], &first, round)?;
         let mut copies = Vec::new();
         for (index, pair) in pairs.iter().enumerate() {
-            let (stream, copy) = (context.stream()?, context.filled(&[0xDD; 2000])?);
+            let stream = context.stream()?;
+            let copy = context.filled(&[0xDD; 2000])?;
             stream.wait_event(&begun)?;
             keep_busy(&stream, pair, 4 * index)?;
             stream.copy(&first, &copy)?;
@@ -336,7 +351,8 @@ fn several_streams_meet(context: &Context) -> Result<(), Failure> {
 }
 
 fn later_work_is_not_waited_for_by_streams(context: &Context) -> Result<(), Failure> {
-    let (first, second) = (context.stream()?, context.stream()?);
+    let first = context.stream()?;
+    let second = context.stream()?;
     let buffer = context.filled(&[0xEE; 2000])?;
     first.fill(&buffer, 0..2000, &[1])?;
     let event = first.record()?;
@@ -351,13 +367,12 @@ fn later_work_is_not_waited_for_by_streams(context: &Context) -> Result<(), Fail
 
 fn of_a_peer(context: &Context) -> Result<(), Failure> {
     let peer = context.peer()?;
-    let (there, here, pair) = (
-        peer.create_stream()?,
-        context.stream()?,
-        [filled(peer, &[7; 1 << 20])?, filled(peer, &[7; 1 << 20])?],
-    );
+    let there = peer.create_stream()?;
+    let here = context.stream()?;
+    let pair = [filled(peer, &[7; 1 << 20])?, filled(peer, &[7; 1 << 20])?];
     for round in 0..20 {
-        let (far, near) = (filled(peer, &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
+        let far = filled(peer, &[0xEE; 2000])?;
+        let near = context.filled(&[0xDD; 2000])?;
         here.wait_event(&fill_later(&there, &pair, &far, round)?)?;
         here.copy(&far, &near)?;
         expect_seen(&here, &near, round, "behind an event of a peer")?;
@@ -370,10 +385,12 @@ fn of_a_peer(context: &Context) -> Result<(), Failure> {
 }
 
 fn of_the_cpu(context: &Context) -> Result<(), Failure> {
-    let (there, here) = (Device::cpu().create_stream()?, context.stream()?);
+    let there = Device::cpu().create_stream()?;
+    let here = context.stream()?;
     let pair = busy_pair(context)?;
     for round in 0..10 {
-        let (far, near) = (filled(Device::cpu(), &[0xEE; 2000])?, context.filled(&[0xDD; 2000])?);
+        let far = filled(Device::cpu(), &[0xEE; 2000])?;
+        let near = context.filled(&[0xDD; 2000])?;
         let release = hold_back(&there)?;
         there.fill(&far, 0..2000, &[round])?;
         here.wait_event(&there.record()?)?;
@@ -393,7 +410,8 @@ fn record_timed(stream: &Stream) -> Result<Event, Failure> {
 
 fn time_passes(context: &Context) -> Result<(), Failure> {
     const LONG: Duration = Duration::from_millis(30);
-    let (stream, host) = (context.stream()?, Instant::now());
+    let stream = context.stream()?;
+    let host = Instant::now();
     let start = record_timed(&stream)?;
     start.synchronize()?;
     stream.host_call(|| thread::sleep(LONG))?;
@@ -415,8 +433,8 @@ fn time_adds_up(context: &Context) -> Result<(), Failure> {
         stream.host_call(|| thread::sleep(Duration::from_millis(10)))?;
     }
     let [first, second, third] = &events[..] else { return Err(Failure::new("expected three events")) };
-    let (whole, parts) =
-        (third.elapsed_since(first)?, second.elapsed_since(first)? + third.elapsed_since(second)?);
+    let whole = third.elapsed_since(first)?;
+    let parts = second.elapsed_since(first)? + third.elapsed_since(second)?;
     let difference = whole.abs_diff(parts);
     ensure!(
         difference <= Duration::from_millis(1),
@@ -463,7 +481,8 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
     let between = record_timed(&first)?;
     second.wait_event(&between)?;
     let end = record_timed(&second)?;
-    let (whole, part) = (end.elapsed_since(&start)?, between.elapsed_since(&start)?);
+    let whole = end.elapsed_since(&start)?;
+    let part = between.elapsed_since(&start)?;
     ensure!(
         whole >= part,
         "expected the event of the second stream after that of the first at {part:?}, got {whole:?}"
@@ -478,7 +497,8 @@ fn time_between_streams(context: &Context) -> Result<(), Failure> {
 /// A driver that gives the place of a dropped event's time to the next event may still have the device write
 /// there.
 fn time_stays_when_others_are_dropped(context: &Context) -> Result<(), Failure> {
-    let (work, other) = (LastingWork::new(context)?, context.stream()?);
+    let work = LastingWork::new(context)?;
+    let other = context.stream()?;
     work.enqueue()?;
     for _ in 0..8 {
         drop(record_timed(&work.stream)?);

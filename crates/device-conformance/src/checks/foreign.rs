@@ -64,7 +64,8 @@ fn there_and_back(context: &Context, other: Device) -> Result<(), Failure> {
     for len in [1, 67, 4097, (2 << 20) + 13] {
         let expected = bytes(1, len);
         let here = context.filled(&expected)?;
-        let (there, back) = (other.allocate(len)?, context.allocate(len)?);
+        let there = other.allocate(len)?;
+        let back = context.allocate(len)?;
         there.copy_from(&here)?;
         expect_content(&there, &expected, format_args!("{len} bytes on {other}"))?;
         back.copy_from(&there)?;
@@ -77,12 +78,15 @@ fn there_and_back(context: &Context, other: Device) -> Result<(), Failure> {
 fn at_every_place(context: &Context, other: Device) -> Result<(), Failure> {
     let unit = context.alignment();
     let len = 24 * unit;
-    let (mut near, mut far) = (bytes(1, len), bytes(2, len));
-    let (here, there) = (context.filled(&near)?, filled(other, &far)?);
+    let mut near = bytes(1, len);
+    let mut far = bytes(2, len);
+    let here = context.filled(&near)?;
+    let there = filled(other, &far)?;
     for (from, to) in (0..12).flat_map(|from| [0, 1, 2, 3, 5, 8, 11].map(move |to| (from * unit, to * unit)))
     {
         for part in [1, 2, 3, 4, 7, 12].map(|units| units * unit) {
-            let (of_here, of_there) = (here.slice(from..from + part)?, there.slice(to..to + part)?);
+            let of_here = here.slice(from..from + part)?;
+            let of_there = there.slice(to..to + part)?;
             of_there.copy_from(&of_here)?;
             far[to..to + part].copy_from_slice(&near[from..from + part]);
             expect_content(
@@ -118,7 +122,8 @@ fn with_the_cpu_on_many_threads(context: &Context) -> Result<(), Failure> {
         for round in 0..20 {
             let expected = bytes((index * 20 + round) as u8, 3000);
             let there = filled(Device::cpu(), &expected)?;
-            let (here, back) = (context.allocate(3000)?, Device::cpu().allocate(3000)?);
+            let here = context.allocate(3000)?;
+            let back = Device::cpu().allocate(3000)?;
             here.copy_from(&there)?;
             back.copy_from(&here)?;
             expect_content(&back, &expected, "back on the cpu")?;
@@ -193,7 +198,8 @@ fn peers_in_opposite_directions(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 1 << 16;
     let pair = [context.filled(&[1; LEN])?, filled(context.peer()?, &[1; LEN])?];
     in_threads(4, |index| {
-        let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
+        let from = &pair[index % 2];
+        let to = &pair[(index + 1) % 2];
         (0..150).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     pair.iter().try_for_each(|buffer| expect_content(buffer, &[1; LEN], "all bytes are one"))
@@ -215,10 +221,13 @@ fn threads_on_both_devices(context: &Context) -> Result<(), Failure> {
 
 fn dropping_for_a_peer(context: &Context) -> Result<(), Failure> {
     let peer = context.peer()?;
-    let (kept_here, kept_there) = (bytes(5, 700), bytes(6, 700));
-    let (here, there) = (context.filled(&kept_here)?, filled(peer, &kept_there)?);
+    let kept_here = bytes(5, 700);
+    let kept_there = bytes(6, 700);
+    let here = context.filled(&kept_here)?;
+    let there = filled(peer, &kept_there)?;
     for _ in 0..50 {
-        let (one, other) = (context.filled(&[0xEE; 700])?, filled(peer, &[0xDD; 700])?);
+        let one = context.filled(&[0xEE; 700])?;
+        let other = filled(peer, &[0xDD; 700])?;
         // The last call was to the peer.
         drop(one);
         context.allocate(1)?;
@@ -233,8 +242,10 @@ fn dropping_for_a_peer(context: &Context) -> Result<(), Failure> {
 
 fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 500;
-    let (peer, stream) = (context.peer()?, context.stream()?);
-    let (here, there) = (context.filled(&bytes(1, LEN))?, filled(peer, &bytes(2, LEN))?);
+    let peer = context.peer()?;
+    let stream = context.stream()?;
+    let here = context.filled(&bytes(1, LEN))?;
+    let there = filled(peer, &bytes(2, LEN))?;
     for (what, outcome) in [
         ("a write", stream.write(&there, 0, vec![0; LEN])),
         ("a read", stream.read(&there, 0..LEN).map(drop)),
@@ -259,9 +270,11 @@ fn a_stream_refuses_them(context: &Context) -> Result<(), Failure> {
 
 fn a_source_that_is_closed(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 2 << 20;
-    let (peer, expected) = (context.peer()?, bytes(9, LEN));
+    let peer = context.peer()?;
+    let expected = bytes(9, LEN);
     for _ in 0..3 {
-        let (source, stream) = (context.filled(&expected)?, peer.create_stream()?);
+        let source = context.filled(&expected)?;
+        let stream = peer.create_stream()?;
         let copies: Vec<_> = (0..12).map(|_| peer.allocate(LEN)).collect::<Result<_, _>>()?;
         for copy in &copies {
             stream.copy(&source, copy)?;

@@ -25,7 +25,8 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn come_behind_the_work_before(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..20 {
         let buffer = context.filled(&[0xEE; 2000])?;
         let (call, called) = mpsc::channel();
@@ -60,7 +61,8 @@ fn hold_back_the_work_behind(context: &Context) -> Result<(), Failure> {
 }
 
 fn in_turn_with_work(context: &Context) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.allocate(1000)?);
+    let stream = context.stream()?;
+    let buffer = context.allocate(1000)?;
     let (call, called) = mpsc::channel();
     let mut reads = Vec::new();
     for index in 0..300_usize {
@@ -85,7 +87,8 @@ fn on_many_streams(context: &Context) -> Result<(), Failure> {
     let (call, called) = mpsc::channel();
     let mut all = Vec::new();
     for index in 0..16_usize {
-        let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[0xEE; 2000])?;
         let call = call.clone();
         stream.fill(&buffer, 0..2000, &[index as u8])?;
         stream.host_call(move || {

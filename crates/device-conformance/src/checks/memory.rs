@@ -107,7 +107,8 @@ fn new_memory_can_be_read(context: &Context) -> Result<(), Failure> {
 
 fn new_memory_can_be_copied(context: &Context) -> Result<(), Failure> {
     for len in lens(1 << 16) {
-        let (new, copy) = (context.allocate(len)?, context.allocate(len)?);
+        let new = context.allocate(len)?;
+        let copy = context.allocate(len)?;
         copy.copy_from(&new)?;
         expect_content(&copy, &content(&new)?, format_args!("a copy of {len} bytes of new memory"))?;
     }

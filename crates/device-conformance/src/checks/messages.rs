@@ -122,7 +122,8 @@ fn has_good_text(error: &DeviceError) -> Result<(), Failure> {
 /// Expects an error of the backend in the common style, with the device and the call in its message.
 fn has_good_message(context: &Context, error: &DeviceError, call: &str) -> Result<(), Failure> {
     has_good_text(error)?;
-    let (said, device) = (error.to_string(), format!("`{}`", context.device()));
+    let said = error.to_string();
+    let device = format!("`{}`", context.device());
     ensure!(said.starts_with(&device) && said.contains(call), "expected {device} and `{call}`, got: {said}");
     Ok(())
 }
@@ -135,7 +136,8 @@ fn failures_tell_which_call(context: &Context) -> Result<(), Failure> {
         ("copy", |buffer, other| buffer.copy_from(other)),
         ("fill", |buffer, _| buffer.fill(0..64, &[1])),
     ];
-    let (buffer, other) = (context.filled(&[1; 64])?, context.filled(&[2; 64])?);
+    let buffer = context.filled(&[1; 64])?;
+    let other = context.filled(&[2; 64])?;
     for (call, copy) in copies {
         fail_next_copy(context.device())?;
         has_good_message(context, &expect_failed(copy(&buffer, &other), call)?, call)?;

@@ -111,7 +111,8 @@ mod tests {
     fn each_check_proves_a_sentence_of_its_own_on_one_line() {
         let mut sentences = BTreeSet::new();
         for check in groups().flat_map(|(_, checks)| checks) {
-            let (name, proves) = (check.name(), check.proves());
+            let name = check.name();
+            let proves = check.proves();
             assert!(
                 !proves.is_empty() && !proves.contains('\n') && !proves.ends_with('.'),
                 "{name}: {proves}"

@@ -43,12 +43,14 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn work_is_done_in_order(context: &Context) -> Result<(), Failure> {
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let len = 64 * unit;
     let mut buffers = [ShadowedBuffer::new(context, 1, len)?, ShadowedBuffer::new(context, 2, len)?];
     for round in 0..300 {
         let [one, other] = &mut buffers;
-        let (start, part) = ((round * 5) % 48 * unit, (1 + round % 16) * unit);
+        let start = (round * 5) % 48 * unit;
+        let part = (1 + round % 16) * unit;
         let range = start..start + part;
         match round % 3 {
             0 => {
@@ -72,7 +74,8 @@ fn work_is_done_in_order(context: &Context) -> Result<(), Failure> {
 
 fn a_read_sees_what_came_before(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 20_000;
-    let (stream, buffer) = (context.stream()?, context.allocate(LEN)?);
+    let stream = context.stream()?;
+    let buffer = context.allocate(LEN)?;
     let mut reads = Vec::new();
     for round in 0..60 {
         stream.fill(&buffer, 0..LEN, &[round])?;
@@ -102,7 +105,9 @@ fn a_chain_of_copies(context: &Context) -> Result<(), Failure> {
 
 fn small_work_behind_large(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 4 << 20;
-    let (stream, buffer, part) = (context.stream()?, context.allocate(LEN)?, 64 * context.alignment());
+    let stream = context.stream()?;
+    let buffer = context.allocate(LEN)?;
+    let part = 64 * context.alignment();
     for round in 0..10 {
         stream.fill(&buffer, 0..LEN, &[round])?;
         stream.write(&buffer, LEN - part, vec![0xEE; part])?;
@@ -117,7 +122,8 @@ fn small_work_behind_large(context: &Context) -> Result<(), Failure> {
 }
 
 fn the_last_of_many_stays(context: &Context) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.allocate(512)?);
+    let stream = context.stream()?;
+    let buffer = context.allocate(512)?;
     for round in 0..1000 {
         stream.write(&buffer, 0, bytes(round as u8, 512))?;
     }
@@ -126,9 +132,11 @@ fn the_last_of_many_stays(context: &Context) -> Result<(), Failure> {
 }
 
 fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     let _guard = StreamGuard::new(&stream);
-    let (buffer, copy) = (context.allocate(3000)?, context.allocate(3000)?);
+    let buffer = context.allocate(3000)?;
+    let copy = context.allocate(3000)?;
     for round in 0..20 {
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..3000, &[round])?;
@@ -146,7 +154,8 @@ fn what_blocks_comes_behind_the_current_stream(context: &Context) -> Result<(), 
 }
 
 fn what_blocks_comes_behind_the_default_stream(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.device().default_stream()?, busy_pair(context)?);
+    let stream = context.device().default_stream()?;
+    let pair = busy_pair(context)?;
     let buffer = context.allocate(3000)?;
     for round in 0..20 {
         keep_busy(&stream, &pair, 8)?;

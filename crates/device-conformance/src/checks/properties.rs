@@ -106,7 +106,8 @@ fn devices_are_told_apart(context: &Context) -> Result<(), Failure> {
 
 fn sizes_go_together(context: &Context) -> Result<(), Failure> {
     let properties = context.properties();
-    let (total, largest) = (properties.total_memory, properties.largest_allocation);
+    let total = properties.total_memory;
+    let largest = properties.largest_allocation;
     ensure!(total != Some(0), "the device has memory, and its declared total is 0 bytes");
     ensure!(largest != Some(0), "the device has memory, and its declared largest allocation is 0 bytes");
     if let (Some(total), Some(largest)) = (total, largest) {

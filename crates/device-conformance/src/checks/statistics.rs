@@ -152,7 +152,8 @@ fn leaves_nothing(
 fn what_is_held_is_counted(context: &Context) -> Result<(), Failure> {
     let before = now(context.device())?;
     let mut held: Vec<Buffer> = Vec::new();
-    let (mut bytes, mut live) = (0, 0);
+    let mut bytes = 0;
+    let mut live = 0;
     for len in [1, 0, 63, 64, 4097, 100_000, 1 << 20] {
         held.push(context.allocate(len)?);
         // A buffer without bytes allocates nothing.
@@ -177,7 +178,8 @@ fn what_is_held_is_counted(context: &Context) -> Result<(), Failure> {
 
 fn parts_and_handles_are_not(context: &Context) -> Result<(), Failure> {
     let before = now(context.device())?;
-    let (whole, unit) = (context.filled(&bytes(1, LEN))?, context.alignment());
+    let whole = context.filled(&bytes(1, LEN))?;
+    let unit = context.alignment();
     let parts: Vec<_> = (0..10).map(|index| whole.slice(index * unit..LEN)).collect::<Result<_, _>>()?;
     let last = parts[9].clone();
     let counted = context.device().memory_statistics()?;
@@ -238,9 +240,11 @@ fn what_was_refused_is_not_counted(context: &Context) -> Result<(), Failure> {
 }
 
 fn work_keeps_what_it_needs(context: &Context) -> Result<(), Failure> {
-    let (stream, before) = (context.stream()?, now(context.device())?);
+    let stream = context.stream()?;
+    let before = now(context.device())?;
     for round in 0..5 {
-        let (source, copy) = (context.filled(&bytes(round, LEN))?, context.allocate(LEN)?);
+        let source = context.filled(&bytes(round, LEN))?;
+        let copy = context.allocate(LEN)?;
         let release = hold_back(&stream)?;
         stream.copy(&source, &copy)?;
         let read = stream.read(&copy, 0..LEN)?;
@@ -307,7 +311,8 @@ fn back_without_waiting(context: &Context) -> Result<(), Failure> {
 }
 
 fn back_after_events(context: &Context) -> Result<(), Failure> {
-    let (stream, other) = (context.stream()?, context.stream()?);
+    let stream = context.stream()?;
+    let other = context.stream()?;
     let mut kept = Vec::new();
     let before = now(context.device())?;
     for index in 0..50 {
@@ -367,8 +372,10 @@ fn back_in_every_order(context: &Context) -> Result<(), Failure> {
             keep_busy(&stream, &pair, 2)?;
             let read = stream.read(&buffer, 0..LEN)?;
             let event = stream.record()?;
-            let (mut buffer, mut stream) = (Some(buffer), Some(stream));
-            let (mut event, mut read) = (Some(event), Some(read));
+            let mut buffer = Some(buffer);
+            let mut stream = Some(stream);
+            let mut event = Some(event);
+            let mut read = Some(read);
             for which in &order {
                 match which {
                     0 => drop(buffer.take()),
@@ -388,7 +395,8 @@ fn back_after_copies_with(context: &Context, other: Device) -> Result<(), Failur
     let [here, there] = [context.stream()?, other.create_stream()?];
     let before = [now(context.device())?, now(other)?];
     for index in 0..20 {
-        let (near, far) = (context.filled(&bytes(index, LEN))?, other.allocate(LEN)?);
+        let near = context.filled(&bytes(index, LEN))?;
+        let far = other.allocate(LEN)?;
         far.copy_from(&near)?;
         there.copy(&near, &far)?;
         here.wait_event(&there.record()?)?;

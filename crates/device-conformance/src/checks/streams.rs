@@ -179,7 +179,9 @@ fn expect_copy(
 }
 
 fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
-    let (stream, unit, len) = (context.stream()?, context.alignment(), small(context));
+    let stream = context.stream()?;
+    let unit = context.alignment();
+    let len = small(context);
     for range in context.ranges(len, [0, 1, 2, 3, 4, 7, 8, 9, 13], [1, 2, 3, 4, 5, 8].into_iter()) {
         let source = ShadowedBuffer::new(context, range.start as u8, len)?;
         let mut to = ShadowedBuffer::new(context, 0x80, len)?;
@@ -194,12 +196,14 @@ fn copy_at_every_place(context: &Context) -> Result<(), Failure> {
 }
 
 fn copy_within_one_buffer(context: &Context) -> Result<(), Failure> {
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let mut buffer = ShadowedBuffer::new(context, 3, small(context))?;
     for (from, to, len) in
         [(0, 10, 10), (10, 0, 10), (0, 1, 1), (1, 0, 1), (3, 9, 5), (9, 3, 5), (0, 4, 4), (16, 8, 4)]
     {
-        let (range, at) = (from * unit..(from + len) * unit, to * unit);
+        let range = from * unit..(from + len) * unit;
+        let at = to * unit;
         stream.copy(&buffer.buffer.slice(range.clone())?, &buffer.buffer.slice(at..at + range.len())?)?;
         buffer.bytes.copy_within(range.clone(), at);
         expect_read(&stream, &buffer, format_args!("after a copy of {range:?} to {at} within it"))?;
@@ -255,10 +259,12 @@ fn around_page_borders(context: &Context) -> Result<(), Failure> {
 }
 
 fn large(context: &Context) -> Result<(), Failure> {
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let len = (9 << 20) + 7 * unit;
     let expected = bytes(7, len);
-    let (buffer, copy) = (context.allocate(len)?, context.allocate(len + unit)?);
+    let buffer = context.allocate(len)?;
+    let copy = context.allocate(len + unit)?;
     stream.write(&buffer, 0, expected.clone())?;
     stream.fill(&copy, 0..len + unit, &[0xEE])?;
     stream.copy(&buffer.slice(unit..len - unit)?, &copy.slice(2 * unit..len)?)?;
@@ -286,7 +292,8 @@ fn from_and_to_pinned_memory(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_peers_bytes(context: &Context) -> Result<(), Failure> {
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let len = 40 * unit;
     let far = bytes(9, len);
     let there = crate::context::filled(context.peer()?, &far)?;
@@ -294,7 +301,8 @@ fn a_peers_bytes(context: &Context) -> Result<(), Failure> {
     for (from, to, part) in
         [(0, 0, 40), (1, 0, 3), (0, 1, 3), (5, 9, 16), (39, 39, 1), (0, 39, 1), (13, 2, 8)]
     {
-        let (range, at) = (from * unit..(from + part) * unit, to * unit);
+        let range = from * unit..(from + part) * unit;
+        let at = to * unit;
         let target = at..at + range.len();
         stream.copy(&there.slice(range.clone())?, &here.buffer.slice(target.clone())?)?;
         here.bytes[target].copy_from_slice(&far[range.clone()]);
@@ -304,11 +312,14 @@ fn a_peers_bytes(context: &Context) -> Result<(), Failure> {
 }
 
 fn bytes_of_the_cpu(context: &Context) -> Result<(), Failure> {
-    let (here, cpu) = (context.stream()?, device_registry::Device::cpu());
+    let here = context.stream()?;
+    let cpu = device_registry::Device::cpu();
     let there = cpu.create_stream()?;
     for len in [1, 67, 4097, (2 << 20) + 13] {
         let expected = bytes(11, len);
-        let (source, copy, back) = (cpu.allocate(len)?, context.allocate(len)?, cpu.allocate(len)?);
+        let source = cpu.allocate(len)?;
+        let copy = context.allocate(len)?;
+        let back = cpu.allocate(len)?;
         there.write(&source, 0, expected.clone())?;
         here.wait_event(&there.record()?)?;
         here.copy(&source, &copy)?;
@@ -323,8 +334,10 @@ fn bytes_of_the_cpu(context: &Context) -> Result<(), Failure> {
 fn many_at_once(context: &Context) -> Result<(), Failure> {
     let mut all = Vec::new();
     for index in 0..64 {
-        let (stream, expected) = (context.stream()?, bytes(index, 3000));
-        let (buffer, copy) = (context.allocate(3000)?, context.allocate(3000)?);
+        let stream = context.stream()?;
+        let expected = bytes(index, 3000);
+        let buffer = context.allocate(3000)?;
+        let copy = context.allocate(3000)?;
         stream.write(&buffer, 0, expected.clone())?;
         stream.copy(&buffer, &copy)?;
         let read = stream.read(&copy, 0..3000)?;
@@ -350,7 +363,8 @@ fn many_in_turn(context: &Context) -> Result<(), Failure> {
 
 fn much_work_at_once(context: &Context) -> Result<(), Failure> {
     const TIMES: usize = 4000;
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let buffer = context.filled(&vec![0; TIMES * unit])?;
     for index in 0..TIMES {
         stream.fill(&buffer, index * unit..(index + 1) * unit, &[index as u8])?;
@@ -361,7 +375,8 @@ fn much_work_at_once(context: &Context) -> Result<(), Failure> {
 }
 
 fn reads_are_not_mixed_up(context: &Context) -> Result<(), Failure> {
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let expected = bytes(12, 200 * unit);
     let buffer = context.filled(&expected)?;
     let mut reads = Vec::new();
@@ -376,7 +391,8 @@ fn reads_are_not_mixed_up(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_read_can_be_awaited(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..20 {
         let expected = bytes(round, 5000);
         let buffer = context.allocate(5000)?;
@@ -389,7 +405,8 @@ fn a_read_can_be_awaited(context: &Context) -> Result<(), Failure> {
 }
 
 fn synchronize_waits_for_all_work(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         keep_busy(&stream, &pair, 16)?;
@@ -422,7 +439,8 @@ fn a_query_does_not_wait(context: &Context) -> Result<(), Failure> {
 }
 
 fn query_tells_when_all_is_done(context: &Context) -> Result<(), Failure> {
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let buffer = context.filled(&[0xEE; 2000])?;
         keep_busy(&stream, &pair, 16)?;
@@ -445,7 +463,8 @@ fn the_device_waits_for_all_streams(context: &Context) -> Result<(), Failure> {
     for round in 0..15 {
         let mut written = Vec::new();
         for (index, pair) in pairs.iter().enumerate() {
-            let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+            let stream = context.stream()?;
+            let buffer = context.filled(&[0xEE; 2000])?;
             keep_busy(&stream, pair, 8 * index)?;
             stream.fill(&buffer, 0..2000, &[round])?;
             written.push((stream, buffer));
@@ -465,7 +484,8 @@ fn the_device_waits_for_all_streams(context: &Context) -> Result<(), Failure> {
 fn work_outlives_its_stream(context: &Context) -> Result<(), Failure> {
     let pair = busy_pair(context)?;
     for round in 0..20 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[0xEE; 2000])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[0xEE; 2000])?;
         keep_busy(&stream, &pair, 8)?;
         stream.fill(&buffer, 0..2000, &[round])?;
         drop(stream);
@@ -481,10 +501,12 @@ fn work_outlives_its_stream(context: &Context) -> Result<(), Failure> {
 
 fn buffers_may_be_dropped_at_once(context: &Context) -> Result<(), Failure> {
     const LEN: usize = 100_000;
-    let (stream, pair) = (context.stream()?, busy_pair(context)?);
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
     for round in 0..30 {
         let expected = bytes(round, LEN);
-        let (first, second) = (context.filled(&expected)?, context.allocate(LEN)?);
+        let first = context.filled(&expected)?;
+        let second = context.allocate(LEN)?;
         keep_busy(&stream, &pair, 8)?;
         stream.copy(&first, &second)?;
         let read = stream.read(&second, 0..LEN)?;
@@ -498,7 +520,9 @@ fn buffers_may_be_dropped_at_once(context: &Context) -> Result<(), Failure> {
 
 fn temporary_memory(context: &Context) -> Result<(), Failure> {
     const TIMES: usize = 300;
-    let (stream, pair, len) = (context.stream()?, busy_pair(context)?, 64 * context.alignment());
+    let stream = context.stream()?;
+    let pair = busy_pair(context)?;
+    let len = 64 * context.alignment();
     let result = context.filled(&vec![0; TIMES * len])?;
     // So that the first memory is still in use when it is allocated again.
     keep_busy(&stream, &pair, 8)?;
@@ -519,7 +543,8 @@ fn temporary_memory(context: &Context) -> Result<(), Failure> {
 fn threads_share_a_stream(context: &Context) -> Result<(), Failure> {
     const THREADS: usize = 8;
     const TIMES: usize = 100;
-    let (stream, unit) = (context.stream()?, context.alignment());
+    let stream = context.stream()?;
+    let unit = context.alignment();
     let buffer = context.filled(&vec![0; THREADS * TIMES * unit])?;
     in_threads(THREADS, |index| {
         for time in 0..TIMES {
@@ -544,7 +569,8 @@ fn each_thread_has_a_stream(context: &Context) -> Result<(), Failure> {
         let stream = context.stream()?;
         for round in 0..30 {
             let expected = bytes((index * 30 + round) as u8, 2000);
-            let (buffer, copy) = (context.allocate(2000)?, context.allocate(2000)?);
+            let buffer = context.allocate(2000)?;
+            let copy = context.allocate(2000)?;
             stream.write(&buffer, 0, expected.clone())?;
             stream.copy(&buffer, &copy)?;
             let read = stream.read(&copy, 0..2000)?.wait()?;

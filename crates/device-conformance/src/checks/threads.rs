@@ -61,7 +61,8 @@ fn each_with_buffers_of_its_own(context: &Context) -> Result<(), Failure> {
         for round in 0..30 {
             let len = 1000 + 37 * index;
             let expected = bytes((index * 16 + round) as u8, len);
-            let (buffer, copy) = (context.filled(&expected)?, context.allocate(len)?);
+            let buffer = context.filled(&expected)?;
+            let copy = context.allocate(len)?;
             copy.copy_from(&buffer)?;
             expect_content(&buffer, &expected, "what this thread wrote")?;
             expect_content(&copy, &expected, "what this thread copied")?;
@@ -80,7 +81,8 @@ fn each_in_a_part_of_one_buffer(context: &Context) -> Result<(), Failure> {
                 for round in 0..=last {
                     buffer.write(index * part, &written(index, round))?;
                 }
-                let (expected, mut got) = (written(index, last), vec![0; part]);
+                let expected = written(index, last);
+                let mut got = vec![0; part];
                 buffer.read(index * part, &mut got)?;
                 expect_bytes(
                     &got,
@@ -119,7 +121,8 @@ const LONG: usize = 1 << 16;
 fn copies_in_opposite_directions(context: &Context) -> Result<(), Failure> {
     let pair = [context.filled(&[1; LONG])?, context.filled(&[1; LONG])?];
     in_threads(4, |index| {
-        let (from, to) = (&pair[index % 2], &pair[(index + 1) % 2]);
+        let from = &pair[index % 2];
+        let to = &pair[(index + 1) % 2];
         (0..250).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     pair.iter().try_for_each(|buffer| expect_content(buffer, &[1; LONG], "all bytes are one"))
@@ -128,7 +131,8 @@ fn copies_in_opposite_directions(context: &Context) -> Result<(), Failure> {
 fn copies_in_a_ring(context: &Context) -> Result<(), Failure> {
     let ring = [context.filled(&[2; LONG])?, context.filled(&[2; LONG])?, context.filled(&[2; LONG])?];
     in_threads(6, |index| {
-        let (from, to) = (&ring[index % 3], &ring[(index + 1) % 3]);
+        let from = &ring[index % 3];
+        let to = &ring[(index + 1) % 3];
         (0..150).try_for_each(|_| Ok(to.copy_from(from)?))
     })?;
     ring.iter().try_for_each(|buffer| expect_content(buffer, &[2; LONG], "all bytes are two"))
@@ -136,11 +140,13 @@ fn copies_in_a_ring(context: &Context) -> Result<(), Failure> {
 
 fn copies_within_one_buffer(context: &Context) -> Result<(), Failure> {
     // Each thread copies back and forth between the halves of its own range.
-    let (unit, part) = (context.alignment(), 512 * context.alignment());
+    let unit = context.alignment();
+    let part = 512 * context.alignment();
     let expected: Vec<u8> = (0..8).flat_map(|index| bytes(index, part / 2).repeat(2)).collect();
     let buffer = context.filled(&expected)?;
     in_threads(8, |index| {
-        let (low, half) = (index * part, part / 2);
+        let low = index * part;
+        let half = part / 2;
         let first = buffer.slice(low..low + half)?;
         let second = buffer.slice(low + half..low + part)?;
         for round in 0..100 {

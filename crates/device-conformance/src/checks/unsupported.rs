@@ -95,7 +95,8 @@ fn pinned_memory_is_memory(context: &Context) -> Result<(), Failure> {
 }
 
 fn unknown_native_handles(context: &Context) -> Result<(), Failure> {
-    let (buffer, stream) = (context.allocate(64)?, context.stream()?);
+    let buffer = context.allocate(64)?;
+    let stream = context.stream()?;
     for kind in ["", ".", "conformance", "conformance.nothing", "opencl.cl_mem ", "CUDA.CUdeviceptr"] {
         unsupported(
             context.device().native_handle(kind),
@@ -119,7 +120,8 @@ fn unknown_native_handles(context: &Context) -> Result<(), Failure> {
 }
 
 fn timed_events_are_as_declared(context: &Context) -> Result<(), Failure> {
-    let (stream, timed) = (context.stream()?, EventOptions::new().timed());
+    let stream = context.stream()?;
+    let timed = EventOptions::new().timed();
     for _ in 0..3 {
         let event = stream.record_with(&timed);
         if context.properties().timed_events {
@@ -189,7 +191,8 @@ fn it_says_what(context: &Context) -> Result<(), Failure> {
 
 fn asking_harms_nothing(context: &Context) -> Result<(), Failure> {
     let said = |errors: Vec<DeviceError>| errors.iter().map(DeviceError::to_string).collect::<Vec<_>>();
-    let (expected, stream) = (bytes(2, 2000), context.stream()?);
+    let expected = bytes(2, 2000);
+    let stream = context.stream()?;
     let buffer = context.filled(&expected)?;
     let first = said(unsupported_calls(context)?);
     for _ in 0..5 {

@@ -224,7 +224,8 @@ impl<'a> Drawing<'a> {
         let device = usize::from(device) % self.rules.devices.len();
         // Some lengths are not multiples of the unit. Only ranges to the end reach the last bytes.
         let tail = if tail % 3 == 2 { usize::from(tail) % self.unit } else { 0 };
-        let (len, seed) = ((1 + usize::from(units) % 24) * self.unit + tail, seed as u8);
+        let len = (1 + usize::from(units) % 24) * self.unit + tail;
+        let seed = seed as u8;
         let allocation = self.allocations.len();
         self.allocations.push(Allocation { device, bytes: bytes(seed, len), accesses: Vec::new() });
         self.views.push(Some(View { allocation, range: 0..len }));
@@ -236,7 +237,8 @@ impl<'a> Drawing<'a> {
         let range = self.range(&view, start, len)?;
         let by = self.by(by, &view);
         let in_memory = self.touch(by, &[(&view, range.clone(), true)]).remove(0);
-        let (len, seed) = (range.len(), seed as u8);
+        let len = range.len();
+        let seed = seed as u8;
         self.allocations[view.allocation].bytes[in_memory].copy_from_slice(&bytes(seed, len));
         self.steps.push(Step::Write { by, buffer, at: range.start, len, seed });
         Some(())
@@ -273,7 +275,8 @@ impl<'a> Drawing<'a> {
             range.end = range.start + len;
             usize::from(at) % ((room - len) / self.unit + 1) * self.unit
         };
-        let (first, second) = (source.range.start + range.start, destination.range.start + at);
+        let first = source.range.start + range.start;
+        let second = destination.range.start + at;
         let overlaps = source.allocation == destination.allocation
             && overlap(&(first..first + range.len()), &(second..second + range.len()));
         if range.is_empty() || overlaps {
@@ -311,7 +314,9 @@ impl<'a> Drawing<'a> {
 
     /// A range of a buffer: of whole units, or to the end of the allocation.
     fn range(&self, view: &View, start: u16, len: u16) -> Option<Range<usize>> {
-        let (start, len, whole) = (start.into(), usize::from(len), view.range.len() / self.unit);
+        let start = start.into();
+        let len = usize::from(len);
+        let whole = view.range.len() / self.unit;
         if self.ends(view) && (whole == 0 || len % 4 == 3) {
             return Some(start % whole.max(1) * self.unit..view.range.len());
         }
@@ -322,7 +327,8 @@ impl<'a> Drawing<'a> {
 
     /// What executes a step on this buffer: a stream of its device, or the host.
     fn by(&self, number: u16, of: &View) -> By {
-        let (each, number) = (self.rules.streams_each, usize::from(number));
+        let each = self.rules.streams_each;
+        let number = usize::from(number);
         if self.rules.blocking && number % 4 == 3 {
             By::Host
         } else {
@@ -478,7 +484,9 @@ mod tests {
             let places = places(&program);
             // Computes the order independently of `draw`, as a graph of steps.
             let mut after: Vec<Vec<usize>> = Vec::new();
-            let (mut last, mut last_of_host, mut recorded) = (vec![None; 4], None, Vec::new());
+            let mut last = vec![None; 4];
+            let mut last_of_host = None;
+            let mut recorded = Vec::new();
             for (index, step) in program.steps.iter().enumerate() {
                 let by = match step {
                     Step::Record { stream } | Step::Call { stream, .. } => By::Stream(*stream),

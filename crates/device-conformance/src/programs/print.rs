@@ -36,7 +36,9 @@ impl fmt::Display for Program {
         for stream in &streams {
             writeln!(f, "    let s{stream} = d{}.create_stream()?;", self.streams[*stream])?;
         }
-        let (mut buffers, mut events, mut reads) = (0.., 0.., 0..);
+        let mut buffers = 0..;
+        let mut events = 0..;
+        let mut reads = 0..;
         let next = |numbers: &mut std::ops::RangeFrom<usize>| numbers.next().unwrap_or_default();
         for step in &self.steps {
             match step {
@@ -133,8 +135,11 @@ mod tests {
 
     /// The program in `tests/printed_program.rs`, with a step of each kind.
     fn program() -> Program {
-        let (host, first, second) = (By::Host, By::Stream(0), By::Stream(2));
-        let (one, two) = (bytes(1, 6), bytes(2, 4));
+        let host = By::Host;
+        let first = By::Stream(0);
+        let second = By::Stream(2);
+        let one = bytes(1, 6);
+        let two = bytes(2, 4);
         let steps = vec![
             Step::Allocate { device: 0, len: 8, seed: 0 },
             Step::Allocate { device: 1, len: 6, seed: 1 },

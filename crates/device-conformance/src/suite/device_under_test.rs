@@ -30,7 +30,8 @@ pub(super) struct DeviceUnderTest {
 
 impl DeviceUnderTest {
     pub(super) fn new(device: Device, required: bool, suite: &Arc<Suite>, hangs: &Arc<Hangs>) -> Self {
-        let (suite, hangs) = (Arc::clone(suite), Arc::clone(hangs));
+        let suite = Arc::clone(suite);
+        let hangs = Arc::clone(hangs);
         Self { device, required, suite, unavailable: OnceLock::new(), hangs }
     }
 
@@ -50,7 +51,8 @@ impl DeviceUnderTest {
     fn judge(&self, check: &'static Check) -> Judged {
         let expected =
             expectations::reason(&self.suite.expected_failures, &self.device.to_string(), check.name());
-        let (running, limit) = (self.hangs.begin(check.name_on(self.device)), self.suite.time_limit);
+        let running = self.hangs.begin(check.name_on(self.device));
+        let limit = self.suite.time_limit;
         let outcome = match check.run_once(self.device, limit) {
             Ok(outcome) => outcome,
             // An expected hang neither counts nor excuses others. Otherwise a run could pass with hardly any

@@ -99,7 +99,8 @@ mod tests {
     /// The second check exceeds its limit while the first one, whose call is older, still runs.
     fn second_before_first(end_of_first: impl FnOnce(Running<'_>)) -> Result<String, String> {
         let hangs = Hangs::default();
-        let (first, second) = (hangs.begin("first".to_owned()), hangs.begin("second".to_owned()));
+        let first = hangs.begin("first".to_owned());
+        let second = hangs.begin("second".to_owned());
         let (hung, _end) = hung(&["a stream", "first", "second"], &[]);
         thread::scope(|scope| {
             let (sender, judged) = mpsc::channel();

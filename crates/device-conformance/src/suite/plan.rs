@@ -38,7 +38,8 @@ impl Plan {
         summary: &Arc<Mutex<Summary>>,
     ) -> Self {
         let mut plan = Self { trials: Vec::new(), problems: Vec::new() };
-        let (mut devices, mut unavailable) = (Vec::new(), Vec::new());
+        let mut devices = Vec::new();
+        let mut unavailable = Vec::new();
         for name in suite.backend_names(required) {
             let is_required = required.contains(&name);
             match host.load(&name) {
@@ -147,7 +148,8 @@ mod tests {
     use crate::environment::names;
 
     fn planned(suite: Suite, required: &str) -> (Vec<String>, Vec<String>, String) {
-        let (suite, summary) = (Arc::new(suite), Arc::default());
+        let suite = Arc::new(suite);
+        let summary = Arc::default();
         let host = Arc::new(Host::here(&suite));
         let Plan { trials, problems } = Plan::new(&suite, &host, &names(required), &summary);
         let shown = summary.lock().to_string();

@@ -35,8 +35,12 @@ impl DeviceTrials {
         host: &Arc<Host>,
         summary: &Arc<Mutex<Summary>>,
     ) -> Self {
-        let (backend, device, exceeded) = (backend.to_owned(), device.to_owned(), AtomicUsize::new(0));
-        let (suite, host, summary) = (Arc::clone(suite), Arc::clone(host), Arc::clone(summary));
+        let backend = backend.to_owned();
+        let device = device.to_owned();
+        let exceeded = AtomicUsize::new(0);
+        let suite = Arc::clone(suite);
+        let host = Arc::clone(host);
+        let summary = Arc::clone(summary);
         Self { backend, device, suite, host, summary, exceeded }
     }
 

@@ -42,7 +42,8 @@ pub(super) fn request_line(number: u64, request: &Request) -> String {
 
 pub(super) fn parse_request(line: &str) -> Option<(u64, Request)> {
     let mut fields = split(line);
-    let (number, kind) = (fields.next()?.parse().ok()?, fields.next()?);
+    let number = fields.next()?.parse().ok()?;
+    let kind = fields.next()?;
     let mut next = || fields.next();
     let request = match &*kind {
         "load" => Request::Load { backend: next()? },
@@ -85,7 +86,8 @@ pub(super) fn parse_reply(line: &str) -> Option<Result<Reply, ()>> {
 
 fn parse_fields(fields: &str) -> Option<Reply> {
     let mut fields = split(fields);
-    let (number, kind) = (fields.next()?, fields.next()?);
+    let number = fields.next()?;
+    let kind = fields.next()?;
     let mut next = || fields.next();
     match &*kind {
         "begins" => return Some(Reply::Begins(next()?, next()?)),
@@ -117,7 +119,8 @@ fn join<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
 
 fn split(line: &str) -> impl Iterator<Item = String> {
     line.split('\t').map(|field| {
-        let (mut text, mut rest) = (String::with_capacity(field.len()), field.chars());
+        let mut text = String::with_capacity(field.len());
+        let mut rest = field.chars();
         while let Some(next) = rest.next() {
             text.push(match next {
                 '\\' => match rest.next() {

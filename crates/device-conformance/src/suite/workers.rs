@@ -46,7 +46,9 @@ pub(super) struct Workers {
 
 impl Workers {
     pub(super) fn new(suite: &Arc<Suite>, own: bool) -> Self {
-        let (shared, one_at_a_time, deaths) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let shared = Mutex::default();
+        let one_at_a_time = Mutex::default();
+        let deaths = Mutex::default();
         Self { suite: Arc::clone(suite), shared, own: AtomicBool::new(own), one_at_a_time, deaths }
     }
 
@@ -245,8 +247,10 @@ impl Worker {
         let mut command = Command::new(env::current_exe()?);
         command.args(env::args_os().skip(1)).env(WORKER, worker.value());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let (child, state) = (Arc::new(Mutex::new(child)), Arc::new(Mutex::new(State::default())));
+        let stdin = child.stdin.take();
+        let stdout = child.stdout.take();
+        let child = Arc::new(Mutex::new(child));
+        let state = Arc::new(Mutex::new(State::default()));
         let (end, ended) = mpsc::channel();
         let worker = Arc::new(Self { child, stdin: Mutex::new(stdin), state });
         let of = || (Arc::clone(&worker.child), Arc::clone(&worker.state));
@@ -277,7 +281,9 @@ impl Worker {
 
     fn run(&self, backend: &str, device: &str, check: &'static Check) -> Result<Judged, Arc<Death>> {
         let name = format!("{device}::{}", check.name());
-        let (backend, device, check) = (backend.to_owned(), device.to_owned(), check.name().to_owned());
+        let backend = backend.to_owned();
+        let device = device.to_owned();
+        let check = check.name().to_owned();
         match self.request(name, &Request::Run { backend, device, check })? {
             Reply::Judged(_, judged) => Ok(judged),
             other => Ok(Verdict::Failed(format!("unexpected reply of a worker: {other:?}")).into()),
@@ -314,7 +320,8 @@ impl Worker {
     fn end(&self, limit: Duration) -> Result<(), String> {
         drop(self.stdin.lock().take());
         // The end is known when the output has arrived.
-        let (since, limit) = (Instant::now(), limit.saturating_add(ENDING));
+        let since = Instant::now();
+        let limit = limit.saturating_add(ENDING);
         loop {
             match self.death() {
                 Some(death) if death.is_in_order => return Ok(()),
@@ -332,7 +339,8 @@ impl Worker {
 /// Passes replies on, and prints every other line, until the output ends. Kills the process after a torn
 /// reply.
 fn read(stdout: ChildStdout, child: &Mutex<Child>, state: &Mutex<State>) {
-    let (mut stdout, mut line) = (BufReader::new(stdout), Vec::new());
+    let mut stdout = BufReader::new(stdout);
+    let mut line = Vec::new();
     while matches!(stdout.read_until(b'\n', &mut line), Ok(1..)) {
         let text = String::from_utf8_lossy(&take(&mut line)).into_owned();
         let text = text.trim_end_matches(['\n', '\r']);
@@ -405,7 +413,8 @@ fn watch(child: &Mutex<Child>, state: &Mutex<State>, output_ended: &mpsc::Receiv
     };
     if closed.is_none() {
         // A process that it started may hold the output open. After the last reply, nothing is missing.
-        let (since, timeout) = (Instant::now(), Err(mpsc::RecvTimeoutError::Timeout));
+        let since = Instant::now();
+        let timeout = Err(mpsc::RecvTimeoutError::Timeout);
         while !state.lock().has_said_bye
             && since.elapsed() < ENDING
             && output_ended.recv_timeout(Duration::from_millis(20)) == timeout

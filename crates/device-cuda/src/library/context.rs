@@ -55,7 +55,8 @@ impl PrimaryContext {
     /// Free and total memory of the device, in bytes.
     pub(crate) fn memory_info(&self) -> Result<(usize, usize), CudaError> {
         let current = self.enter()?;
-        let (mut free, mut total) = (0, 0);
+        let mut free = 0;
+        let mut total = 0;
         // SAFETY: the context is current, and `free` and `total` are places for one number each.
         unsafe { current.functions().cuMemGetInfo_v2(&mut free, &mut total) }?;
         Ok((free, total))

@@ -126,7 +126,8 @@ impl PinnedMemory {
     }
 
     pub(crate) fn into_host_buffer(self) -> HostBuffer {
-        let (start, len) = (self.start, self.len);
+        let start = self.start;
+        let len = self.len;
         // SAFETY: `allocate` has initialised `len` bytes at `start`. They stay allocated until `self` is
         // dropped, which the buffer owns, and no other code has their address.
         unsafe { HostBuffer::from_raw_parts(start, len, self) }

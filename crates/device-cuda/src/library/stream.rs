@@ -40,7 +40,8 @@ impl Stream {
     pub(crate) fn create(context: &Arc<PrimaryContext>, priority: Priority) -> Result<Self, CudaError> {
         let current = context.enter()?;
         // A smaller number is more urgent. Both are 0 where there is nothing to choose.
-        let (mut least, mut greatest) = (0, 0);
+        let mut least = 0;
+        let mut greatest = 0;
         // SAFETY: the context is current, and `least` and `greatest` are places for one number each.
         unsafe { current.functions().cuCtxGetStreamPriorityRange(&mut least, &mut greatest) }?;
         let priority = match priority {
@@ -84,7 +85,8 @@ impl Stream {
     pub(crate) unsafe fn copy_from_host(&self, from: &[u8], to: DeviceRange<'_>) -> Result<(), BackendError> {
         let current = self.enter_for(&[to])?;
         same_length(from.len(), to.len())?;
-        let (from, len) = (from.as_ptr().cast(), to.len());
+        let from = from.as_ptr().cast();
+        let len = to.len();
         // SAFETY: the context is current. `to` lies inside memory of this context that stays until the work
         // is done, and `from` has as many bytes, which the caller keeps.
         Ok(unsafe { current.functions().cuMemcpyHtoDAsync_v2(to.pointer(), from, len, self.handle) }?)
@@ -107,7 +109,8 @@ impl Stream {
     ) -> Result<(), BackendError> {
         let current = self.enter_for(&[from])?;
         same_length(to.len(), from.len())?;
-        let (to, len) = (to.as_mut_ptr().cast(), from.len());
+        let to = to.as_mut_ptr().cast();
+        let len = from.len();
         // SAFETY: the context is current. `from` lies inside memory of this context that stays until the work
         // is done, and `to` has as many bytes, which the caller leaves to the driver.
         Ok(unsafe { current.functions().cuMemcpyDtoHAsync_v2(to, from.pointer(), len, self.handle) }?)
@@ -165,7 +168,10 @@ impl Stream {
     /// consist of whole patterns or is of another context; else the driver's refusal.
     pub(crate) fn fill(&self, to: DeviceRange<'_>, pattern: &[u8]) -> Result<(), BackendError> {
         let current = self.enter_for(&[to])?;
-        let (cuda, stream, start, len) = (current.functions(), self.handle, to.pointer(), to.len());
+        let cuda = current.functions();
+        let stream = self.handle;
+        let start = to.pointer();
+        let len = to.len();
         if !len.is_multiple_of(pattern.len()) || !start.is_multiple_of(pattern.len() as u64) {
             return Err(BackendError::invalid(format_args!(
                 "expected whole patterns of {} bytes, found {len} bytes at {start:#x}",

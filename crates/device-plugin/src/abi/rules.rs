@@ -102,7 +102,8 @@ fn the_header_has_the_rules_of_drivers_in_the_words_of_c() {
     let header = fs::read_to_string(&path).unwrap();
     let begin = header.find(BEGIN).expect("the header has the rules");
     let end = header.find(END).expect("the rules end with the comment");
-    let (expected, found) = (translated(), &header[begin..end]);
+    let expected = translated();
+    let found = &header[begin..end];
     if env::var_os("DEVICE_PLUGIN_WRITE_RULES").is_some() && expected != found {
         fs::write(path, [&header[..begin], &expected, &header[end..]].concat()).unwrap();
         return;

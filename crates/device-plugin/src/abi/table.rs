@@ -100,7 +100,8 @@ pub unsafe fn put<T: Table>(place: *mut T, table: T) -> Result<(), TableError> {
     let len = size.min(size_of::<T>()) - skipped;
     // SAFETY: `table` has the bytes, and the caller promises that the place has room for `size` bytes.
     unsafe {
-        let (from, to) = (ptr::from_ref(&table).cast::<u8>().add(skipped), place.cast::<u8>().add(skipped));
+        let from = ptr::from_ref(&table).cast::<u8>().add(skipped);
+        let to = place.cast::<u8>().add(skipped);
         ptr::copy_nonoverlapping(from, to, len);
     }
     Ok(())

@@ -78,8 +78,8 @@ pub(crate) unsafe extern "C" fn load_entry(
     // SAFETY: the program passes texts, options, a table and a report that are valid during the call.
     unsafe {
         guard(report, || {
-            let (group, name) =
-                (group.text().map_err(BackendError::invalid)?, name.text().map_err(BackendError::invalid)?);
+            let group = group.text().map_err(BackendError::invalid)?;
+            let name = name.text().map_err(BackendError::invalid)?;
             let entries = EXPORTED.get().map_or(&[][..], |exported| exported.entries);
             let entry = entries.iter().find(|entry| entry.group() == group && entry.name() == name);
             let entry = entry.ok_or_else(|| {
@@ -110,7 +110,8 @@ unsafe fn settings(options: *const *const OptionSetting, count: usize) -> Result
             let [name, value, variable] =
                 [option.name, option.value, option.variable].map(|text| unsafe { text.text() });
             let too_long = |error: TooLong| BackendError::invalid(format_args!("an option: {error}"));
-            let (name, value) = (name.map_err(too_long)?, value.map_err(too_long)?);
+            let name = name.map_err(too_long)?;
+            let value = value.map_err(too_long)?;
             let variable = variable.map_err(too_long)?;
             let variable = (!variable.is_empty()).then(|| variable.into_owned());
             Ok((name.into_owned(), value.into_owned(), variable))

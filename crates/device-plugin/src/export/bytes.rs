@@ -35,7 +35,8 @@ impl Drop for ProgramBytes {
 pub(crate) unsafe fn source(bytes: *const HostBytes) -> Result<Arc<HostBuffer>, BackendError> {
     // SAFETY: the caller promises that the pointer is valid.
     let owner = ProgramBytes(unsafe { bytes.read() });
-    let (start, len) = (start(&owner)?, owner.0.len);
+    let start = start(&owner)?;
+    let len = owner.0.len;
     // SAFETY: the program promises that the bytes are there and do not change until they are released, which
     // the drop of the owner does.
     Ok(Arc::new(unsafe { HostBuffer::from_shared_parts(start, len, owner) }))
@@ -49,7 +50,8 @@ pub(crate) unsafe fn source(bytes: *const HostBytes) -> Result<Arc<HostBuffer>, 
 pub(crate) unsafe fn destination(bytes: *const HostBytes) -> Result<HostBuffer, BackendError> {
     // SAFETY: the caller promises that the pointer is valid.
     let owner = ProgramBytes(unsafe { bytes.read() });
-    let (start, len) = (start(&owner)?, owner.0.len);
+    let start = start(&owner)?;
+    let len = owner.0.len;
     // SAFETY: the program promises that the bytes are initialised and that only this side accesses them until
     // they are released, which the drop of the owner does.
     Ok(unsafe { HostBuffer::from_raw_parts(start, len, owner) })
@@ -70,7 +72,8 @@ pub(crate) fn give(buffer: HostBuffer) -> HostBytes {
         }
         Err(buffer) => {
             let mut buffer = Box::new(buffer);
-            let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+            let start = buffer.as_mut_ptr().cast();
+            let len = buffer.len();
             HostBytes { start, len, owner: Box::into_raw(buffer).cast(), reserved: 0, release: Some(release) }
         }
     }

@@ -93,7 +93,8 @@ unsafe extern "C" fn memory_info(
     unsafe {
         guard(report, || {
             let known = driver(device).memory_info()?;
-            let (total, free) = (known.total.unwrap_or(abi::UNKNOWN), known.free.unwrap_or(abi::UNKNOWN));
+            let total = known.total.unwrap_or(abi::UNKNOWN);
+            let free = known.free.unwrap_or(abi::UNKNOWN);
             abi::put(info, abi::MemoryInfo { total, free, ..abi::MemoryInfo::ZEROED })
                 .map_err(|error| BackendError::invalid(format_args!("the place for the memory {error}")))
         })

@@ -64,8 +64,9 @@ impl Log for ProgramLog {
     fn log(&self, record: &Record<'_>) {
         let Some(Program(host)) = PROGRAM.get() else { return };
         if let Some(log) = host.log {
-            let (level, target, message) =
-                (record.level() as u32, record.target(), record.args().to_string());
+            let level = record.level() as u32;
+            let target = record.target();
+            let message = record.args().to_string();
             // SAFETY: the table is valid forever, and the texts are valid during the call.
             unsafe { log(host.context, level, Str::of(target), Str::cut(&message)) }
         }

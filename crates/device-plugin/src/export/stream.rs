@@ -430,7 +430,8 @@ mod tests {
             let device =
                 PluginDevice::new("cpu", backend, 0, OpenedDevice::new(backend, Driver), |_| ()).unwrap();
             let lazy = Lazy::default();
-            let (runs, refuses) = (Arc::clone(&lazy.runs), Arc::clone(&lazy.refuses));
+            let runs = Arc::clone(&lazy.runs);
+            let refuses = Arc::clone(&lazy.refuses);
             let memory = device.own(Arc::new(NoMemory), 4).into_raw().cast_mut().cast();
             Self { queue: into_object(device, Box::new(lazy)), memory, runs, refuses }
         }
@@ -453,7 +454,8 @@ mod tests {
         }
 
         fn record(&self) -> Object {
-            let (options, mut event) = (abi::EventOptions::ZEROED, ptr::null_mut());
+            let options = abi::EventOptions::ZEROED;
+            let mut event = ptr::null_mut();
             // SAFETY: the queue is alive, and the place is valid.
             let status = unsafe { record(self.queue, &options, &mut event, &report()) };
             assert_eq!(status, abi::OK);
@@ -491,7 +493,8 @@ mod tests {
             (|| panic!("on purpose"), "the kernel panicked: on purpose"),
         ];
         for (end, message) in ends {
-            let (program, dropped) = (Program::new(), Arc::<AtomicUsize>::default());
+            let program = Program::new();
+            let dropped = Arc::<AtomicUsize>::default();
             let scratch = Scratch(Arc::clone(&dropped));
             // SAFETY: the queue is alive.
             let outcome = unsafe {

@@ -125,7 +125,8 @@ mod tests {
     fn a_missing_library_is_named_with_its_manifest() {
         let folder = Folder::new();
         let manifest = manifest_of(&folder, json!({}));
-        let (library, file) = (manifest.library().display(), manifest.file().display());
+        let library = manifest.library().display();
+        let file = manifest.file().display();
         let error = check(&manifest).unwrap_err();
         assert!(
             error.starts_with(&format!("cannot open `{library}`, which the manifest `{file}` names: ")),

@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 
 /// The digest of the rest of a file.
 pub(crate) fn of(file: &mut File) -> io::Result<[u8; 32]> {
-    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 64 << 10]);
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hash.finalize().into()),

@@ -163,7 +163,8 @@ impl Manifest {
             ));
         }
         let abi = fields.object("abi")?;
-        let (major, minor) = (abi.number("major")?, abi.number("minor")?);
+        let major = abi.number("major")?;
+        let minor = abi.number("minor")?;
         if major != MAJOR {
             return Err(format!(
                 "the library is built for version {major} of the interface (`abi.major`); expected {MAJOR}, that of \

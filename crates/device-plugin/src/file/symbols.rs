@@ -365,7 +365,8 @@ mod tests {
 
     #[test]
     fn the_code_of_a_library_is_not_read() {
-        let (bytes, read) = (sound_library(), std::cell::Cell::new(0));
+        let bytes = sound_library();
+        let read = std::cell::Cell::new(0);
         check(Counted { inner: Cursor::new(bytes), read: &read }, HERE).unwrap();
         assert!(read.get() < 64 << 10, "{} of {} bytes", read.get(), bytes.len());
     }

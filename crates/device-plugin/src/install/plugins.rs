@@ -303,7 +303,8 @@ mod tests {
 
     #[test]
     fn manifests_come_in_the_order_of_folders_and_file_names() {
-        let (one, two) = (Folder::new(), Folder::new());
+        let one = Folder::new();
+        let two = Folder::new();
         for (folder, file, name) in
             [(&one, "b", "x"), (&one, "a", "y"), (&one, "Z", "z"), (&two, "a", "x"), (&two, "0", "w")]
         {

@@ -64,7 +64,9 @@ impl fmt::Display for InstallReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.searched())?;
         for (at, manifest) in self.installed.iter().enumerate() {
-            let (name, package, version) = (manifest.name(), manifest.package(), manifest.version());
+            let name = manifest.name();
+            let package = manifest.package();
+            let version = manifest.version();
             write!(f, "\ninstalled `{name}`")?;
             if manifest.group() != abi::BACKENDS {
                 write!(f, " of `{}`", manifest.group())?;

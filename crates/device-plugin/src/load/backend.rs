@@ -215,8 +215,10 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
             Err(error) => Err(BackendError::other(format_args!("`dp_properties.{field}`: {error}"))),
         }
     };
-    let (name, vendor) = (text(read.name, "name")?, text(read.vendor, "vendor")?);
-    let (driver, pci) = (text(read.driver, "driver")?, text(read.pci, "pci")?);
+    let name = text(read.name, "name")?;
+    let vendor = text(read.vendor, "vendor")?;
+    let driver = text(read.driver, "driver")?;
+    let pci = text(read.pci, "pci")?;
     let alignment = read.memory_reuse_alignment as usize;
     let mut properties = DeviceProperties::new(name)
         .with_kind(match read.kind {
@@ -266,7 +268,8 @@ unsafe fn read(properties: *const Properties) -> Result<DeviceProperties, Backen
     if !driver_version.is_empty() {
         properties = properties.with_driver_version(driver_version);
     }
-    let (api, api_version) = (text(read.api, "api")?, version(read.api_version, "api_version")?);
+    let api = text(read.api, "api")?;
+    let api_version = version(read.api_version, "api_version")?;
     if !api.is_empty() {
         let api = Api::new(api);
         properties = properties.with_api(match api_version {

@@ -39,7 +39,8 @@ fn misused(what: &str) {
 /// The source of a queued write, for a library, which owns the reference.
 pub(crate) fn source(buffer: &Arc<HostBuffer>) -> HostBytes {
     let buffer = plugin::library_source(buffer);
-    let (start, len) = (buffer.as_ptr().cast_mut().cast(), buffer.len());
+    let start = buffer.as_ptr().cast_mut().cast();
+    let len = buffer.len();
     let owner = SOURCES.put(buffer);
     HostBytes { start, len, owner, reserved: 0, release: Some(release_source) }
 }
@@ -53,7 +54,8 @@ unsafe extern "C" fn release_source(owner: Object) {
 /// The destination and the end of a queued read, for a library, which owns both.
 pub(crate) fn destination(mut buffer: HostBuffer, completion: Completion) -> (HostBytes, Done) {
     // A move of the buffer leaves its bytes in place.
-    let (start, len) = (buffer.as_mut_ptr().cast(), buffer.len());
+    let start = buffer.as_mut_ptr().cast();
+    let len = buffer.len();
     let owner = DESTINATIONS.put(buffer);
     let bytes = HostBytes { start, len, owner, reserved: 0, release: Some(release_destination) };
     let context = READS.put(Read { completion, destination: owner });
@@ -110,7 +112,8 @@ unsafe fn take_back(bytes: HostBytes, destination: Object) -> Result<HostBuffer,
     let Some(buffer) = DESTINATIONS.take(destination) else {
         return wrong("its destination, which it has released");
     };
-    let (expected, found) = (buffer.len(), bytes.len);
+    let expected = buffer.len();
+    let found = bytes.len;
     if expected != found {
         return wrong(&format!(
             "its destination and a wrong length: expected {expected} bytes, found {found}"

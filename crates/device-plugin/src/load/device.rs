@@ -109,7 +109,8 @@ impl LoadedDriver {
         // SAFETY: the caller promises that the device is open.
         let has_faults =
             tables.device.has_faults.is_some_and(|has_faults| unsafe { has_faults(object) } != 0);
-        let (device, claim) = (Arc::new(LoadedDevice { tables, object }), Mutex::new(Some(claim)));
+        let device = Arc::new(LoadedDevice { tables, object });
+        let claim = Mutex::new(Some(claim));
         Self { device, tables, object, has_faults, claim }
     }
 }
@@ -187,14 +188,16 @@ impl DeviceDriver for LoadedDriver {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy, "blocking copies");
-        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
+        let source = span(self.tables, source)?;
+        let destination = span(self.tables, destination)?;
         // SAFETY: the core keeps what the rules promise.
         call("copy", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let fill = function!(self.fill, "filling");
-        let (destination, pattern) = (span(self.tables, destination)?, pattern.as_bytes());
+        let destination = span(self.tables, destination)?;
+        let pattern = pattern.as_bytes();
         // SAFETY: the core keeps what the rules promise, and the pattern is valid during the call.
         call("filling", |report| unsafe {
             fill(self.object, &destination, pattern.as_ptr().cast(), pattern.len(), report)
@@ -203,7 +206,8 @@ impl DeviceDriver for LoadedDriver {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy_from_peer, "copying from a peer");
-        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
+        let source = span(self.tables, source)?;
+        let destination = span(self.tables, destination)?;
         // SAFETY: the core keeps what the rules promise.
         call("copying from a peer", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
@@ -411,7 +415,8 @@ mod tests {
 
     #[test]
     fn objects_of_another_library_never_reach_a_function() {
-        let (own, other) = (tables(), tables());
+        let own = tables();
+        let other = tables();
         // The core's spans, of memory that belongs to one library each.
         let backend: &dyn Backend = backends().load("cpu").unwrap();
         let opened = OpenedDevice::new(backend, driver(own));
@@ -422,7 +427,8 @@ mod tests {
             // SAFETY: the pointer is from `into_raw`, and the memory is never dropped.
             unsafe { PluginMemory::span(memory.into_raw(), 0, 8) }.unwrap()
         });
-        let (driver, stream) = (driver(own), LoadedStream::new(own, ptr::null_mut()));
+        let driver = driver(own);
+        let stream = LoadedStream::new(own, ptr::null_mut());
         driver.copy_from_peer(&own_span, &own_span).unwrap();
         stream.copy_from_peer(&own_span, &own_span).unwrap();
         for (source, destination) in [(&own_span, &other_span), (&other_span, &own_span)] {

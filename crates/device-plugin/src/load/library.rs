@@ -142,7 +142,9 @@ impl Library {
     ///
     /// If it does not.
     pub(crate) fn check(&self, manifest: &Manifest) -> Result<(), LoadFailure> {
-        let (name, package, version) = (manifest.entry(), manifest.package(), manifest.version());
+        let name = manifest.entry();
+        let package = manifest.package();
+        let version = manifest.version();
         let mut of_group = self.entries.iter().filter(|entry| entry.group == manifest.group());
         let Some(entry) = of_group.clone().find(|entry| entry.name == name) else {
             let names: Vec<_> = of_group.by_ref().map(|entry| format!("`{}`", entry.name)).collect();
@@ -160,7 +162,8 @@ impl Library {
             )));
         };
         if entry.requires > abi::MINOR {
-            let (major, minor) = (abi::MAJOR, abi::MINOR);
+            let major = abi::MAJOR;
+            let minor = abi::MINOR;
             return Err(LoadFailure::new(format_args!(
                 "the entry `{name}` of the library {} requires version {major}.{} of the interface; this program has \
                  {major}.{minor}, so it has to be built with a later `device-plugin`",

@@ -94,14 +94,16 @@ impl StreamDriver for LoadedStream {
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy, "queued copies");
-        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
+        let source = span(self.tables, source)?;
+        let destination = span(self.tables, destination)?;
         // SAFETY: the core keeps what the rules promise.
         call("copy", |report| unsafe { copy(self.object, &source, &destination, report) })
     }
 
     fn fill(&self, destination: &Span, pattern: &FillPattern) -> Result<(), BackendError> {
         let fill = function!(self.fill, "filling");
-        let (destination, pattern) = (span(self.tables, destination)?, pattern.as_bytes());
+        let destination = span(self.tables, destination)?;
+        let pattern = pattern.as_bytes();
         // SAFETY: the core keeps what the rules promise, and the pattern is valid during the call.
         call("filling", |report| unsafe {
             fill(self.object, &destination, pattern.as_ptr().cast(), pattern.len(), report)
@@ -110,7 +112,8 @@ impl StreamDriver for LoadedStream {
 
     fn copy_from_peer(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {
         let copy = function!(self.copy_from_peer, "copying from a peer");
-        let (source, destination) = (span(self.tables, source)?, span(self.tables, destination)?);
+        let source = span(self.tables, source)?;
+        let destination = span(self.tables, destination)?;
         // SAFETY: the core keeps what the rules promise.
         call("copying from a peer", |report| unsafe { copy(self.object, &source, &destination, report) })
     }

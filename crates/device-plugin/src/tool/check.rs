@@ -30,7 +30,9 @@ const PRINTED: usize = 8;
 ///
 /// If it cannot be written.
 pub(super) fn run(check: &Check, output: &mut dyn Write) -> io::Result<u8> {
-    let (mut shared, mut done, mut problems) = (HashSet::new(), HashSet::new(), 0);
+    let mut shared = HashSet::new();
+    let mut done = HashSet::new();
+    let mut problems = 0;
     for file in &check.files {
         let mut pages = Vec::new();
         if file.is_dir() {

@@ -55,7 +55,8 @@ fn inspect(library: &'static Library, how: How, steps: &mut Steps) -> io::Result
         let backend = match LoadedBackend::load(library, &entry.name, &[]) {
             Ok(backend) => backend,
             Err(failure) => {
-                let (message, unavailable) = (text(&failure), failure.is_unavailable());
+                let message = text(&failure);
+                let unavailable = failure.is_unavailable();
                 let failed =
                     json!({"step": "failed", "at": at, "message": message, "unavailable": unavailable});
                 steps.write(failed)?;

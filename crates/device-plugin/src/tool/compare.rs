@@ -94,7 +94,8 @@ fn library_of(manifest: &Path, json: &Value) -> Option<PathBuf> {
 /// Finds mistakes in the manifests of a library.
 pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &mut Page) {
     for (at, manifest) in found.iter().enumerate() {
-        let (group, name) = (manifest.group(), manifest.name());
+        let group = manifest.group();
+        let name = manifest.name();
         let of = if group == abi::BACKENDS { String::new() } else { format!(" of {}", shown(group)) };
         page.fact("manifest", format_args!("{}: `{name}`{of}", shown_path(manifest.file())));
         if group == abi::BACKENDS
@@ -108,7 +109,8 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
         if let Some(first) =
             found[..at].iter().find(|earlier| (earlier.group(), earlier.name()) == (group, name))
         {
-            let (file, first) = (shown_path(manifest.file()), shown_path(first.file()));
+            let file = shown_path(manifest.file());
+            let first = shown_path(first.file());
             page.problem(
                 format!("`{file}` and `{first}` are both called `{name}`, and a program uses one of them"),
                 "remove one of them, or give it another `name`",
@@ -126,7 +128,8 @@ pub(super) fn compare(found: &[Manifest], seen: &Seen, file: &Examined, page: &m
     let groups = Vec::from_iter(groups).join(", ");
     for manifest in found {
         let shown_manifest = shown_path(manifest.file());
-        let (group, entries) = (manifest.group(), of_group(manifest.group()));
+        let group = manifest.group();
+        let entries = of_group(manifest.group());
         let command = |name, entry| {
             command(&file.path, manifest.file(), group, name, entry, manifest.sha256().is_some())
         };
@@ -176,7 +179,8 @@ pub(super) fn offered(entries: &[Entry]) -> impl Iterator<Item = &LibraryEntry> 
 /// No program finds an entry without a manifest. Of several backends in a library, some may be left out on
 /// purpose, and so may entries of other groups.
 fn without_manifest(entry: &LibraryEntry, count: usize, is_alone: bool, file: &Examined, page: &mut Page) {
-    let (group, name) = (shown(&entry.group), shown(&entry.name));
+    let group = shown(&entry.group);
+    let name = shown(&entry.name);
     let (level, what, manifest) = match &*entry.group {
         abi::BACKENDS if is_alone => (Level::Problem, format!("backend `{name}`"), name),
         abi::BACKENDS => (Level::Note, format!("backend `{name}`"), name),
@@ -204,10 +208,12 @@ fn differences(
     interface: Option<(u32, u32)>,
     file: &Examined,
 ) -> Vec<String> {
-    let (mut differences, path) = (Vec::new(), shown_path(manifest.file()));
+    let mut differences = Vec::new();
+    let path = shown_path(manifest.file());
     let mut compare = |field: &str, says: &str, library: &str| {
         if says != library {
-            let (says, library) = (shown(says), shown(library));
+            let says = shown(says);
+            let library = shown(library);
             differences.push(format!("the `{field}` in `{path}` is `{says}`; the library has `{library}`"));
         }
     };
@@ -237,7 +243,9 @@ fn differences(
 
 fn digest(manifest: &Manifest, file: &Examined) -> Option<String> {
     let says = manifest.sha256().filter(|says| **says != file.sha256)?;
-    let (path, says, library) = (shown_path(manifest.file()), digest::show(says), digest::show(&file.sha256));
+    let path = shown_path(manifest.file());
+    let says = digest::show(says);
+    let library = digest::show(&file.sha256);
     Some(format!("the `sha256` in `{path}` is {says}; the library has {library}"))
 }
 

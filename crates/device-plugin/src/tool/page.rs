@@ -42,7 +42,8 @@ impl Page {
 
     /// A fact, in one line or, if it is long, in several.
     pub(super) fn fact(&mut self, name: &str, value: impl fmt::Display) {
-        let (mut line, mut is_empty) = (format!("  {name:<9}"), true);
+        let mut line = format!("  {name:<9}");
+        let mut is_empty = true;
         for word in value.to_string().split(' ') {
             if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
                 self.text += &line;

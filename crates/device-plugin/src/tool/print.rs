@@ -134,9 +134,11 @@ pub(super) fn command(
         None => String::new(),
     };
     let group = option("group", Some(group).filter(|group| *group != abi::BACKENDS));
-    let (name, entry) = (option("name", name), option("entry", entry));
+    let name = option("name", name);
+    let entry = option("entry", entry);
     let sha256 = if sha256 { " --sha256" } else { "" };
-    let (library, manifest) = (quoted(library), quoted(manifest));
+    let library = quoted(library);
+    let manifest = quoted(manifest);
     format!("devices plugin manifest{group}{name}{entry}{sha256} {library} > {manifest}")
 }
 

@@ -116,7 +116,8 @@ fn watch(library: &Path, how: How, limit: Duration) -> io::Result<Seen> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let (output, errors) = (child.stdout.take().map(Heard::listen), child.stderr.take().map(Heard::listen));
+    let output = child.stdout.take().map(Heard::listen);
+    let errors = child.stderr.take().map(Heard::listen);
     let status = wait(&mut child, limit);
     let [output, errors] =
         [output.map(Heard::lines), errors.map(Heard::lines)].map(Option::unwrap_or_default);
@@ -174,7 +175,8 @@ impl Heard {
         let (lines, (sender, end)) = (Arc::<Mutex<Lines>>::default(), mpsc::channel());
         let kept = Arc::clone(&lines);
         thread::spawn(move || {
-            let (mut from, mut line) = (BufReader::new(from), Vec::new());
+            let mut from = BufReader::new(from);
+            let mut line = Vec::new();
             while matches!(from.by_ref().take(KEPT).read_until(b'\n', &mut line), Ok(1..)) {
                 kept.lock().add(&line);
                 line.clear();

@@ -142,7 +142,8 @@ mod system {
             // Unknown rights are treated as the larger ones.
             return true;
         }
-        let (mut elevated, mut size) = (0_u32, 0);
+        let mut elevated = 0_u32;
+        let mut size = 0;
         // SAFETY: the token is open, and `TOKEN_ELEVATION` is one `u32`, which `elevated` has room for.
         let known = unsafe {
             GetTokenInformation(token, TOKEN_ELEVATION, (&raw mut elevated).cast(), 4, &raw mut size) != 0

@@ -83,7 +83,8 @@ impl GuardedBytes {
 
     /// An error if a guard was written.
     pub(crate) fn check_guards(&self) -> Result<(), String> {
-        let (before, after) = (&self.all()[..GUARD], &self.all()[GUARD + self.len..]);
+        let before = &self.all()[..GUARD];
+        let after = &self.all()[GUARD + self.len..];
         check_guard_behind(after, self.len)?;
         if let Some(first) = before.iter().position(|&byte| byte != INTACT) {
             return Err(format!("it wrote {} bytes before {} bytes of the host", GUARD - first, self.len));

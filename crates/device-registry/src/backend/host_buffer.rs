@@ -95,7 +95,8 @@ impl HostBuffer {
     /// use device_registry::HostBuffer;
     ///
     /// let mut owner = vec![1, 2, 3];
-    /// let (start, len) = (NonNull::new(owner.as_mut_ptr()).unwrap(), owner.len());
+    /// let start = NonNull::new(owner.as_mut_ptr()).unwrap();
+    /// let len = owner.len();
     /// // SAFETY: the vector has three initialised bytes there. They stay in place when the vector moves, and only the
     /// // buffer accesses them.
     /// let buffer = unsafe { HostBuffer::from_raw_parts(start, len, owner) };
@@ -127,7 +128,8 @@ impl HostBuffer {
     /// use device_registry::{Device, HostBuffer};
     ///
     /// let table = Arc::new(vec![1, 2, 3]);
-    /// let (start, len) = (NonNull::from(&table[..]).cast(), table.len());
+    /// let start = NonNull::from(&table[..]).cast();
+    /// let len = table.len();
     /// // SAFETY: the vector has three initialised bytes there. As it is in an `Arc`, nothing writes to them.
     /// let source = unsafe { HostBuffer::from_shared_parts(start, len, Arc::clone(&table)) };
     /// let buffer = Device::cpu().allocate(3)?;

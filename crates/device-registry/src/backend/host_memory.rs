@@ -179,7 +179,8 @@ impl HostMemory {
 /// Memory made of a buffer's bytes in place. Only a buffer that other code may read is copied.
 impl From<HostBuffer> for HostMemory {
     fn from(mut buffer: HostBuffer) -> Self {
-        let (start, len) = (NonNull::from(&mut *buffer).cast(), buffer.len());
+        let start = NonNull::from(&mut *buffer).cast();
+        let len = buffer.len();
         // SAFETY: the buffer owns `len` initialised bytes from `start` on, at most `isize::MAX`. They stay in
         // place when it moves, no variant of it claims exclusive access by a move, and after this only its
         // drop accesses them.

@@ -142,7 +142,8 @@ thread_local! {
 
 fn check(wanted: &[Request<&HostMemory>]) -> Result<(), BackendError> {
     for (at, one) in wanted.iter().enumerate() {
-        let (range, len) = (&one.range, one.memory.len());
+        let range = &one.range;
+        let len = one.memory.len();
         if range.start > range.end || range.end > len {
             return Err(BackendError::invalid(format!(
                 "bytes {range:?} are outside of a memory of {len} bytes"
@@ -261,7 +262,8 @@ mod tests {
 
     #[test]
     fn any_number_of_windows_opens_at_once_or_none() {
-        let (a, b) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
+        let a = HostMemory::zeroed(8).unwrap();
+        let b = HostMemory::zeroed(8).unwrap();
         let (reads, mut writes) = open_all_windows([(&a, 0..2), (&b, 0..4)], [(&b, 4..8)]).unwrap();
         assert_eq!((reads.len(), a.window_count(), b.window_count()), (2, 1, 2));
         writes[0].fill(7);
@@ -323,7 +325,8 @@ mod tests {
     #[test]
     fn windows_nest_where_none_conflicts_and_never_wait() {
         ends(|| {
-            let (memory, other) = (HostMemory::zeroed(8).unwrap(), HostMemory::zeroed(8).unwrap());
+            let memory = HostMemory::zeroed(8).unwrap();
+            let other = HostMemory::zeroed(8).unwrap();
             let window = memory.read(0..4).unwrap();
             let nested =
                 (memory.read(2..6).unwrap(), memory.write(6..8).unwrap(), other.write(0..8).unwrap());
@@ -402,7 +405,8 @@ mod tests {
     fn copies_in_opposite_directions_do_not_wait_for_each_other() {
         const LEN: usize = if cfg!(miri) { 64 } else { 1 << 14 };
         ends(|| {
-            let (a, b) = (HostMemory::zeroed(LEN).unwrap(), HostMemory::zeroed(LEN).unwrap());
+            let a = HostMemory::zeroed(LEN).unwrap();
+            let b = HostMemory::zeroed(LEN).unwrap();
             let copy = |from, to| {
                 for _ in 0..if cfg!(miri) { 20 } else { 5000 } {
                     let ([from], [mut to]) = open_windows([(from, 0..LEN)], [(to, 0..LEN)]).unwrap();

@@ -98,7 +98,8 @@ impl FromStr for PciAddress {
                 u32::from_str_radix(text, 16).ok().filter(|&number| digits && number <= most)
             };
             let byte = |text, most| number(text, most).map(|number| number as u8);
-            let (domain, bus) = (number(domain, u32::MAX)?, byte(bus, 0xff)?);
+            let domain = number(domain, u32::MAX)?;
+            let bus = byte(bus, 0xff)?;
             Self::new(domain, bus, byte(device, 31)?, byte(function, 7)?).filter(|_| parts.len() <= 3)
         };
         parse().ok_or_else(|| IdentityError { text: text.into(), form: "0000:3b:00.0" })

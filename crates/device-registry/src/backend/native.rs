@@ -137,7 +137,8 @@ pub(crate) fn downcast<'a, T: Any>(
     instead: &str,
 ) -> Result<&'a T, BackendError> {
     native.as_deref().and_then(|native| native.downcast_ref()).ok_or_else(|| {
-        let (name, hint) = (type_name::<T>(), Hint { device, instead });
+        let name = type_name::<T>();
+        let hint = Hint { device, instead };
         BackendError::unsupported(format_args!("native work: the {of} has no handle of type `{name}`{hint}"))
     })
 }
@@ -153,7 +154,9 @@ impl fmt::Display for Hint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let backend = self.device.backend();
         let Some(file) = backend.file() else { return Ok(()) };
-        let (name, file, instead) = (backend.name(), file.display(), self.instead);
+        let name = backend.name();
+        let file = file.display();
+        let instead = self.instead;
         write!(f, "; `{name}` is installed from {file}, whose types are its own: use `{instead}`")
     }
 }

@@ -216,7 +216,8 @@ mod tests {
     fn backends_without_fields_differ_by_their_types() {
         struct Other;
         one_device!(Other, |this| Ok(OpenedDevice::new(this, Driver)));
-        let (honest, other): (Box<dyn Backend>, Box<dyn Backend>) = (Box::new(Honest), Box::new(Other));
+        let honest: Box<dyn Backend> = Box::new(Honest);
+        let other: Box<dyn Backend> = Box::new(Other);
         assert_eq!(ptr::from_ref(&*honest).addr(), ptr::from_ref(&*other).addr());
         assert!(other.open(0).unwrap().into_parts(&*honest).is_err());
         assert!(honest.open(0).unwrap().into_parts(&*honest).is_ok());

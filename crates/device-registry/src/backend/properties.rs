@@ -383,7 +383,8 @@ mod tests {
             let card = DeviceProperties::new("card").with_uuid(DeviceUuid::from_bytes([uuid; 16]));
             pci.iter().fold(card, |card, pci| card.with_pci(pci.parse().unwrap()))
         };
-        let (first, second) = (Some("3b:00.0"), Some("5e:00.0"));
+        let first = Some("3b:00.0");
+        let second = Some("5e:00.0");
         for (one, other, same) in [
             (card(1, None), card(1, second), true),
             (card(1, None), card(2, None), false),

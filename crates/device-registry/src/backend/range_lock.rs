@@ -122,7 +122,9 @@ impl State {
         for request in requests {
             request.number = self.next;
             self.next += 1;
-            let (number, range, writes) = (request.number, request.range.clone(), request.writes);
+            let number = request.number;
+            let range = request.range.clone();
+            let writes = request.writes;
             let entry = Entry { number, range, writes, locked };
             if self.first.is_none() {
                 self.first = Some(entry);

@@ -87,7 +87,8 @@ mod tests {
 
     #[test]
     fn no_field_of_filled_properties_is_as_it_was() {
-        let (filled, new) = (filled_properties(), DeviceProperties::new(""));
+        let filled = filled_properties();
+        let new = DeviceProperties::new("");
         let lines = |of: &DeviceProperties| format!("{of:#?}").lines().map(str::to_owned).collect::<Vec<_>>();
         let same: Vec<_> = lines(&new).into_iter().filter(|line| lines(&filled).contains(line)).collect();
         assert_eq!(same, ["DeviceProperties {", "}"]);

@@ -92,7 +92,10 @@ impl Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            let (len, block, order, number) = (self.len, self.block, self.order.take(), self.number);
+            let len = self.len;
+            let block = self.block;
+            let order = self.order.take();
+            let number = self.number;
             self.owner.free(memory, Freed { len, block, order, number });
         }
     }
@@ -167,7 +170,8 @@ impl Span {
     pub fn memory_as<M: Memory>(&self) -> Result<&M, BackendError> {
         let memory: &dyn Any = self.memory();
         memory.downcast_ref().ok_or_else(|| {
-            let (device, name) = (self.allocation.owner.device(), std::any::type_name::<M>());
+            let device = self.allocation.owner.device();
+            let name = std::any::type_name::<M>();
             let hint = Hint { device, instead: "Span::native_handle" };
             BackendError::invalid(format_args!(
                 "expected memory of type `{name}`, found another type on `{device}`{hint}"
@@ -210,7 +214,8 @@ impl Span {
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let device = device_registry::device("cpu")?;
-    /// let (from, to) = (device.allocate(3)?, device.allocate(3)?);
+    /// let from = device.allocate(3)?;
+    /// let to = device.allocate(3)?;
     /// from.write(0, &[1, 2, 3])?;
     ///
     /// // A framework's own loop, for any device whose memory is the host's.

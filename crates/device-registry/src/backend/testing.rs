@@ -266,7 +266,9 @@ impl FaultCounter {
     pub fn before(&self, operation: FaultPoint) -> Result<(), BackendError> {
         let mut state = self.state();
         state.check()?;
-        let (mut fails, mut stalls, mut loses) = (false, false, false);
+        let mut fails = false;
+        let mut stalls = false;
+        let mut loses = false;
         state.armed.retain_mut(|fault| {
             let (nth, happens) = match fault {
                 Fault::FailAllocation { nth } if operation.allocates() => (nth, &mut fails),

@@ -282,7 +282,8 @@ mod tests {
             .unwrap();
         };
         spawn("call_watch::observed", observed).join().unwrap();
-        let (begins, ends) = (CallStep::Begins, CallStep::Ends);
+        let begins = CallStep::Begins;
+        let ends = CallStep::Ends;
         let expected = [("copy", begins), ("read", begins), ("read", ends), ("copy", ends)];
         assert_eq!(*SEEN.lock().unwrap(), expected);
     }

@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn values_of_an_ancestor_are_forgotten_and_not_dropped() {
-        let (list, owned) = (Deferred::new(), Arc::new(()));
+        let list = Deferred::new();
+        let owned = Arc::new(());
         let value = |process| Value { process, device: Device::cpu(), value: Box::new(Arc::clone(&owned)) };
         list.append(vec![value(Process::of_ancestor()), value(Process::current())]);
         assert_eq!(Arc::strong_count(&owned), 3);

@@ -159,7 +159,8 @@ impl Outcome {
         if let Some(finished) = &state.finished {
             finished.store(true, Ordering::Release);
         }
-        let (waker, waited_for) = (state.waker.take(), state.waited_for);
+        let waker = state.waker.take();
+        let waited_for = state.waited_for;
         drop(state);
         // Without a waiting thread, this saves a call to the system.
         if waited_for {
@@ -367,7 +368,8 @@ impl Outcome {
     }
 
     fn finish_within(self: Arc<Self>, result: Result<HostBuffer, BackendError>, dropped: bool) {
-        let (device, len) = (self.device, self.len);
+        let device = self.device;
+        let len = self.len;
         let error = match result {
             Ok(value) if value.len() == len => {
                 self.set(Ok(value));

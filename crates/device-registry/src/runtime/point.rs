@@ -220,7 +220,8 @@ impl Point {
             })
         };
         if !std::ptr::eq(device, start.device) {
-            let (start, end) = (start.device.device(), self.device.device());
+            let start = start.device.device();
+            let end = self.device.device();
             return refuse(format!(
                 "expected events of one device, found events of `{start}` and `{end}`: their clocks differ"
             ));

@@ -93,7 +93,9 @@ impl Statistics {
 
     pub(crate) fn now(&self, cache: Option<Counters>) -> MemoryStatistics {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (allocated, peak, live) = (load(&self.allocated), load(&self.peak), load(&self.live));
+        let allocated = load(&self.allocated);
+        let peak = load(&self.peak);
+        let live = load(&self.live);
         let without = Counters { reserved: allocated, peak_reserved: peak, ..Counters::default() };
         let with = |cache: Counters| Counters {
             reserved: cache.reserved.wrapping_add(load(&self.passing)),

@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn two_backends_that_open_each_other_on_two_threads_do_not_hang() {
-        let (left, right) = (device_of("opens_right"), device_of("opens_left"));
+        let left = device_of("opens_right");
+        let right = device_of("opens_left");
         let results = thread::scope(|scope| {
             let left = scope.spawn(|| left.open());
             let right = scope.spawn(|| right.open());

@@ -20,7 +20,8 @@ pub(crate) fn write(
     source: &[u8],
     deadline: &Deadline,
 ) -> Result<(), DeviceError> {
-    let (source, destination) = (Arc::new(HostBuffer::from(source)), destination.clone());
+    let source = Arc::new(HostBuffer::from(source));
+    let destination = destination.clone();
     run(device, Operation::Write { source, destination }, deadline)
 }
 

@@ -205,7 +205,8 @@ fn copy_through_host(
     for start in (0..source.len()).step_by(CHUNK) {
         let range = start..source.len().min(start + CHUNK);
         let piece = &mut chunk[..range.len()];
-        let (source, destination) = (source.part(range.clone()), destination.part(range));
+        let source = source.part(range.clone());
+        let destination = destination.part(range);
         read(from, &source, piece)?;
         write(to, &destination, piece)?;
     }
@@ -226,7 +227,8 @@ pub(crate) fn fill(
     write_for(device, "fill", &destination.part(0..first.len()), &first)?;
     let copied_to = destination.len() - tail.len();
     for (from, to) in doublings(first.len(), copied_to) {
-        let (from, to) = (destination.part(from), destination.part(to));
+        let from = destination.part(from);
+        let to = destination.part(to);
         copy_within(device, "fill", &from, &to)?;
     }
     if tail.is_empty() {
@@ -245,7 +247,8 @@ pub(crate) struct FillPlan {
 
 impl FillPlan {
     pub(crate) fn new(device: &OpenDevice, destination: &Span, pattern: &FillPattern) -> Self {
-        let (len, alignment) = (destination.len(), device.properties().copy_alignment);
+        let len = destination.len();
+        let alignment = device.properties().copy_alignment;
         let mut first = vec![0; len.min(CHUNK)];
         pattern.fill(&mut first);
         // A pattern that is longer than the alignment leaves no tail, so that each tail begins with a whole

@@ -107,7 +107,8 @@ impl Waits {
         let epochs = lock(&self.epochs).clone();
         let mut outcome = Some(Ok(()));
         for epoch in epochs {
-            let (failures, number) = (epoch.failures, epoch.reached());
+            let failures = epoch.failures;
+            let number = epoch.reached();
             // The failure of an older epoch was reported: the queue has failed since.
             outcome = Before { epoch, number }.ask(ask).map(|asked| asked.map_err(|error| (failures, error)));
         }

@@ -166,7 +166,8 @@ pub fn choose(
     choice: impl for<'a> FnOnce(&'a [Candidate]) -> Option<&'a Candidate>,
 ) -> Result<Chosen, DeviceError> {
     let mut search = Search::default();
-    let (mut candidates, mut seen) = (Vec::new(), HashSet::new());
+    let mut candidates = Vec::new();
+    let mut seen = HashSet::new();
     let _: ControlFlow<()> = search.walk(&Selection::parse(list)?, &[], &mut |search, device| {
         let device = device.resolve();
         if seen.insert(device) {
@@ -322,7 +323,9 @@ impl Search {
             Some(name) => vec![name.as_str()],
             None => enabled_backends().map(|backend| backend.name()).collect(),
         };
-        let (before, mut others, mut ordered) = (self.passed_over.len(), Vec::new(), Vec::new());
+        let before = self.passed_over.len();
+        let mut others = Vec::new();
+        let mut ordered = Vec::new();
         let mut matches = false;
         for name in names {
             let devices = check_backend_included(name, exclusions)

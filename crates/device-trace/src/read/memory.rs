@@ -79,7 +79,9 @@ impl TraceMemory<'_> {
             writeln!(f, "{:>12} {:>9} {:>12} {:>14}  span", "bytes", "count", "each", "the oldest of")?;
         }
         for ((each, span), Kind { count, oldest }) in kinds.iter().take(LINES) {
-            let (all, each, since) = (bytes(each.saturating_mul(*count)), bytes(*each), time(*oldest));
+            let all = bytes(each.saturating_mul(*count));
+            let each = bytes(*each);
+            let since = time(*oldest);
             writeln!(f, "{all:>12} {count:>9} {each:>12} {since:>14}  {span}")?;
         }
         match kinds.len().saturating_sub(LINES) {

@@ -67,7 +67,8 @@ impl Trace {
 
         let mut tracks = Vec::new();
         let mut slices = Columns::default();
-        let (mut last_start, mut last_mark) = (0, 0);
+        let mut last_start = 0;
+        let mut last_mark = 0;
         for &(place, is_stream) in &order {
             let track = &self.tracks[place];
             for slice in &track.slices {

@@ -20,7 +20,8 @@ struct Compared<'a> {
 }
 
 pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
-    let (first, second) = (read(before)?, read(after)?);
+    let first = read(before)?;
+    let second = read(after)?;
     let mut compared = Vec::new();
     for measurement in &second.measurements {
         let other = first.measurements.iter().find(|other| is_same(other, measurement));

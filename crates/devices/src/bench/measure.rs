@@ -95,7 +95,8 @@ impl Target {
             Some(AttributeValue::Integer(rate)) => u64::try_from(*rate).ok(),
             _ => None,
         };
-        let (name, driver) = (properties.name, properties.driver);
+        let name = properties.name;
+        let driver = properties.driver;
         record.devices.push(Measured { device: device.to_string(), name, driver, memory_bandwidth });
         Ok(Self { device, most })
     }
@@ -192,7 +193,8 @@ fn transfers(
     measurements: &mut Vec<Measurement>,
     bar: &ProgressBar,
 ) -> Result<(), DeviceError> {
-    let (source, destination) = (device.allocate(len)?, device.allocate(len)?);
+    let source = device.allocate(len)?;
+    let destination = device.allocate(len)?;
     // Where the host has no room, that is an error, which `vec!` would not be.
     let mut host = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
     source.write_timeout(0, &host, LIMIT)?;

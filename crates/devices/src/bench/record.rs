@@ -93,7 +93,8 @@ impl Record {
             "device,operation,to,bytes,seconds,bytes_per_second,operations_per_second\n".to_owned();
         for measurement in &self.measurements {
             let Measurement { device, operation, to, bytes, operations: _, seconds } = measurement;
-            let (to, bytes) = (to.as_deref().unwrap_or_default(), bytes.map(|bytes| bytes.to_string()));
+            let to = to.as_deref().unwrap_or_default();
+            let bytes = bytes.map(|bytes| bytes.to_string());
             let rate = measurement.bandwidth().map(|rate| format!("{rate:.0}")).unwrap_or_default();
             let arithmetic = measurement.arithmetic().map(|rate| format!("{rate:.0}")).unwrap_or_default();
             // The shapes of a call have commas.

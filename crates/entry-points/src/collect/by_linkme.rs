@@ -62,7 +62,8 @@ pub(crate) mod reexport {
 mod tests {
     #[test]
     fn the_slices_have_the_version_in_their_names() {
-        let (major, minor) = (env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"));
+        let major = env!("CARGO_PKG_VERSION_MAJOR");
+        let minor = env!("CARGO_PKG_VERSION_MINOR");
         for slice in ["AUTOLOADS: [Autoload]", "GROUPS: [Declared]"] {
             let name = format!("static ENTRY_POINTS_{major}_{minor}_{slice};");
             assert!(include_str!("by_linkme.rs").contains(&name), "{name}");

@@ -59,7 +59,8 @@ pub(crate) struct Stranger {
 
 impl fmt::Display for Stranger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (own, other) = (self.own, self.other);
+        let own = self.own;
+        let other = self.other;
         let krate = own.module.split("::").next().unwrap_or_default();
         match &self.crates[..] {
             [] => f.write_str("entry points were")?,

@@ -44,7 +44,8 @@ fn two_threads_load_one_cell_once_and_both_get_its_value() {
             cell.get_or_load(("model", "cell"), load, text).copied()
         };
         let other = {
-            let (cell, loads) = (Arc::clone(&cell), Arc::clone(&loads));
+            let cell = Arc::clone(&cell);
+            let loads = Arc::clone(&loads);
             thread::spawn(move || load(&cell, &loads))
         };
         assert_eq!(load(&cell, &loads), Ok(7));
@@ -89,7 +90,8 @@ fn a_waiting_thread_gets_the_outcome_of_the_attempt_that_it_waited_for() {
         };
         let others: Vec<_> = (0..2)
             .map(|_| {
-                let (cell, attempts) = (Arc::clone(&cell), Arc::clone(&attempts));
+                let cell = Arc::clone(&cell);
+                let attempts = Arc::clone(&attempts);
                 thread::spawn(move || load(&cell, &attempts))
             })
             .collect();
@@ -117,7 +119,8 @@ fn a_remembered_failure_is_the_same_for_all_threads_and_loads_once() {
             cell.get_or_load(("model", "cell"), load, text).copied()
         };
         let other = {
-            let (cell, loads) = (Arc::clone(&cell), Arc::clone(&loads));
+            let cell = Arc::clone(&cell);
+            let loads = Arc::clone(&loads);
             thread::spawn(move || load(&cell, &loads))
         };
         let failure = Err("attempt 0".to_owned());
@@ -143,7 +146,8 @@ fn a_failure_whose_time_is_over_is_loaded_again_once_for_all_threads() {
             assert_eq!(load(&cell, &loads), Err("attempt 0".to_owned()));
             pass(TIME);
             let other = {
-                let (cell, loads) = (Arc::clone(&cell), Arc::clone(&loads));
+                let cell = Arc::clone(&cell);
+                let loads = Arc::clone(&loads);
                 thread::spawn(move || load(&cell, &loads))
             };
             let again = if succeeds { Ok(1) } else { Err("attempt 1".to_owned()) };
@@ -272,7 +276,8 @@ fn a_cell_that_recovers_from_the_cycle_is_loaded_for_both_threads() {
             let pair = Arc::clone(&pair);
             thread::spawn(move || right(&pair))
         };
-        let (from_left, from_right) = (left(&pair), other.join().unwrap());
+        let from_left = left(&pair);
+        let from_right = other.join().unwrap();
         // The thread that closes the cycle gets the error. The right cell is loaded in any case.
         assert_eq!(pair.right.get(), from_right.as_ref().ok());
         assert_eq!(from_right, Ok(1));

@@ -87,7 +87,8 @@ fn refuse_shared(file: &File, path: &Path) -> Result<(), TokenError> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     let metadata = file.metadata().map_err(|source| TokenError::Read { path: path.to_owned(), source })?;
-    let (owner, user) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    let owner = metadata.uid();
+    let user = rustix::process::geteuid().as_raw();
     // Root reads every file anyway.
     if owner != user && owner != 0 {
         return Err(TokenError::Foreign { path: path.to_owned(), owner, user });

@@ -143,7 +143,8 @@ impl RegistryClient {
 
     /// A tensor of this device on `target`, through the host: the target uploads it when a kernel needs it.
     pub(crate) fn move_to(&self, tensor: RegistryTensor, target: &Self) -> Held {
-        let (from, to) = (&*self.0, &*target.0);
+        let from = &*self.0;
+        let to = &*target.0;
         if from.device == to.device {
             return Held::Tensor(tensor);
         }
@@ -229,7 +230,8 @@ impl RouterClient for RegistryClient {
     }
 
     fn register_tensor_data(&self, data: TensorData) -> RouterTensor<Self> {
-        let (shape, dtype) = (copy(data.shape()), data.dtype());
+        let shape = copy(data.shape());
+        let dtype = data.dtype();
         let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
         let id = self.add(Held::Tensor(tensor));
         RouterTensor::new(id, shape, dtype, self.leased(id))
@@ -490,7 +492,8 @@ impl Client {
         distribution: Distribution,
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
-        let (device, numbers) = (self.queue.device(), self.random.take(out.shape.num_elements()));
+        let device = self.queue.device();
+        let numbers = self.random.take(out.shape.num_elements());
         if self.kernels()?.is_some()
             && let Some(draw) = random::draw(distribution, out.dtype)
             && let Some(steps) = fallback::isolate(|| describe::random_step(draw, numbers, operands, device))

@@ -65,7 +65,8 @@ pub(crate) fn run(client: &RegistryClient, operation: DistributedOperationIr) {
         // Each call has waited for its own result: there is nothing to wait for.
         return;
     };
-    let (input, out) = (&reduce.tensor, reduce.out.id);
+    let input = &reduce.tensor;
+    let out = reduce.out.id;
     let handle = RegistryChannel::get_tensor_handle(input, client);
     let tensor = RegistryChannel::register_tensor(client, handle, input.shape.clone(), input.dtype);
     match all_reduce(client, tensor, &reduce) {

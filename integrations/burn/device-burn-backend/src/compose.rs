@@ -35,7 +35,8 @@ impl<'a, 'b> Composed<'a, 'b> {
         let place = self.mapping.operands.outputs.len() + self.scratch.len();
         let operand =
             Operand::array(dtype_of(dtype)?, Layout::contiguous(shape).ok()?, Memory::Output(place));
-        let (id, status) = (Operands::output_id(place), TensorStatus::NotInit);
+        let id = Operands::output_id(place);
+        let status = TensorStatus::NotInit;
         self.scratch.push(TensorIr { id, shape: shape.to_vec().into(), status, dtype });
         Some(operand)
     }
@@ -73,7 +74,8 @@ pub(crate) fn sliced(array: Operand, slices: &[Slice]) -> Option<Operand> {
     let shape = array.shape();
     let slice = |mut layout: Layout| -> Result<Layout, LayoutError> {
         for (dim, slice) in slices.iter().enumerate() {
-            let (range, len) = (slice.to_range(shape[dim]), slice.output_size(shape[dim]));
+            let range = slice.to_range(shape[dim]);
+            let len = slice.output_size(shape[dim]);
             let step = slice.step.unsigned_abs();
             if len == 0 {
                 layout = layout.slice(dim, 0, 0, 1)?;
@@ -134,7 +136,8 @@ impl Mapping<'_> {
     /// step's results from twice as far away.
     pub(crate) fn cumulative(&self, operator: Binary, input: &TensorIr, dim: usize) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (mut from, out) = (self.input(input)?, self.out(0)?);
+        let mut from = self.input(input)?;
+        let out = self.out(0)?;
         let shape = from.shape();
         let len = *shape.get(dim)?;
         if len <= 1 {
@@ -146,7 +149,8 @@ impl Mapping<'_> {
         } else {
             [out; 2]
         };
-        let (mut distance, mut turn) = (1, 0);
+        let mut distance = 1;
+        let mut turn = 0;
         while distance < len {
             let to = if 2 * distance >= len { out } else { between[turn % 2] };
             composed.call(Operator::Copy, &[part(from, dim, 0, distance)?], part(to, dim, 0, distance)?)?;
@@ -207,9 +211,10 @@ impl Mapping<'_> {
         [tensor, indices, values]: [&TensorIr; 3],
     ) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (array, added) = (self.input(tensor)?, self.input(values)?);
-        let (counts, ones) =
-            (composed.scratch(DType::I32, &array.shape())?, composed.scratch(DType::I32, &added.shape())?);
+        let array = self.input(tensor)?;
+        let added = self.input(values)?;
+        let counts = composed.scratch(DType::I32, &array.shape())?;
+        let ones = composed.scratch(DType::I32, &added.shape())?;
         composed.call(Operator::Copy, &[array], counts)?;
         composed.call(Operator::Copy, &[added], ones)?;
         composed.call(operator, &[self.input(indices)?, ones], counts)?;
@@ -225,14 +230,15 @@ impl Mapping<'_> {
         indices: &TensorIr,
         sizes: &[usize],
     ) -> Option<Operand> {
-        let (depth, all) = (sizes.len(), self.input(indices)?);
+        let depth = sizes.len();
+        let all = self.input(indices)?;
         let integer = |number: usize| Some(scalar(ScalarIr::Int(number.try_into().ok()?)));
         let count = indices.shape.num_elements().checked_div(depth)?;
         let all = composed.reshaped(all, indices.dtype, &[count, depth])?;
-        let (numbers, scaled) =
-            (composed.scratch(indices.dtype, &[count, 1])?, composed.scratch(indices.dtype, &[count, 1])?);
-        let (is_inside, is_below) =
-            (composed.scratch(BOOL, &[count, 1])?, composed.scratch(BOOL, &[count, 1])?);
+        let numbers = composed.scratch(indices.dtype, &[count, 1])?;
+        let scaled = composed.scratch(indices.dtype, &[count, 1])?;
+        let is_inside = composed.scratch(BOOL, &[count, 1])?;
+        let is_below = composed.scratch(BOOL, &[count, 1])?;
         let mut stride: usize = 1;
         for dim in (0..depth).rev() {
             let index = part(all, 1, dim, 1)?;
@@ -261,7 +267,8 @@ impl Mapping<'_> {
         let mut composed = Composed::new(self);
         let (&depth, sizes) = (indices.shape.last()?, &data.shape[..]);
         let (sizes, rest) = sizes.split_at_checked(depth)?;
-        let (slices, len): (usize, usize) = (sizes.iter().product(), rest.iter().product());
+        let slices: usize = sizes.iter().product();
+        let len: usize = rest.iter().product();
         let array = composed.reshaped(self.input(data)?, data.dtype, &[slices, len])?;
         let numbers = self.slice_numbers(&mut composed, indices, sizes)?;
         let out = self.out(0)?.reshape(&[numbers.shape()[0], len])?;
@@ -278,7 +285,8 @@ impl Mapping<'_> {
         let mut composed = Composed::new(self);
         let (&depth, sizes) = (indices.shape.last()?, &data.shape[..]);
         let (sizes, rest) = sizes.split_at_checked(depth)?;
-        let (slices, len): (usize, usize) = (sizes.iter().product(), rest.iter().product());
+        let slices: usize = sizes.iter().product();
+        let len: usize = rest.iter().product();
         let out = composed.call(Operator::Copy, &[self.input(data)?], self.out(0)?)?;
         let numbers = self.slice_numbers(&mut composed, indices, sizes)?;
         let count = numbers.shape()[0];
@@ -312,12 +320,15 @@ impl Mapping<'_> {
     /// The cross product of vectors of three elements in one dimension.
     pub(crate) fn cross(&self, lhs: &TensorIr, rhs: &TensorIr, dim: usize) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (a, b, out) = (self.input(lhs)?, self.input(rhs)?, self.out(0)?);
+        let a = self.input(lhs)?;
+        let b = self.input(rhs)?;
+        let out = self.out(0)?;
         let mut shape = out.shape();
         *shape.get_mut(dim)? = 1;
         let product = composed.scratch(lhs.dtype, &shape)?;
         for place in 0..3 {
-            let (j, k) = ((place + 1) % 3, (place + 2) % 3);
+            let j = (place + 1) % 3;
+            let k = (place + 2) % 3;
             let to = part(out, dim, place, 1)?;
             composed.call(Binary::Mul, &[part(a, dim, k, 1)?, part(b, dim, j, 1)?], product)?;
             composed.call(Binary::Mul, &[part(a, dim, j, 1)?, part(b, dim, k, 1)?], to)?;
@@ -335,7 +346,9 @@ impl Mapping<'_> {
         bias: Option<&TensorIr>,
     ) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (shape, from, kernel) = (out.shape(), x.shape(), weight.shape());
+        let shape = out.shape();
+        let from = x.shape();
+        let kernel = weight.shape();
         // What the weights reach in each direction.
         let reach = |dim: usize| {
             let moves = from.get(2 + dim)?.checked_sub(1)?.checked_mul(conv.stride[dim])?;
@@ -356,7 +369,8 @@ impl Mapping<'_> {
             let unpadded = Conv2d { padding: [0, 0], ..conv };
             composed.call(Operator::Conv2dInputGrad(unpadded), &[x, weight], all)?;
             composed.call(Operator::Copy, &[scalar(ScalarIr::Int(0))], out)?;
-            let (mut inner, mut to) = (all, out);
+            let mut inner = all;
+            let mut to = out;
             for dim in [0, 1] {
                 let len = whole[dim].checked_sub(conv.padding[dim])?.min(shape[2 + dim]);
                 inner = part(inner, 2 + dim, conv.padding[dim], len)?;
@@ -380,7 +394,9 @@ impl Mapping<'_> {
         depth: Planes,
     ) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (array, weights, out) = (self.input(x)?, self.input(weight)?, self.out(0)?);
+        let array = self.input(x)?;
+        let weights = self.input(weight)?;
+        let out = self.out(0)?;
         let ([_, _, from_depth, ..], [n, c, to_depth, h, w]) = (dims5(array)?, dims5(out)?);
         let [_, _, kernel, ..] = dims5(weights)?;
         if to_depth.saturating_mul(kernel) > MOST_STEPS / 2 {
@@ -407,10 +423,13 @@ impl Mapping<'_> {
     /// `sqrt(a^2 + b^2)`, also where a square is larger than any number.
     pub(crate) fn hypot(&self, lhs: &TensorIr, rhs: &TensorIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (out, dtype) = (self.out(0)?, lhs.dtype);
+        let out = self.out(0)?;
+        let dtype = lhs.dtype;
         let shape = out.shape();
-        let (a, b) = (composed.scratch(dtype, &shape)?, composed.scratch(dtype, &shape)?);
-        let (ratio, same) = (composed.scratch(dtype, &shape)?, composed.scratch(BOOL, &shape)?);
+        let a = composed.scratch(dtype, &shape)?;
+        let b = composed.scratch(dtype, &shape)?;
+        let ratio = composed.scratch(dtype, &shape)?;
+        let same = composed.scratch(BOOL, &shape)?;
         composed.call(Unary::Abs, &[self.input(lhs)?], a)?;
         composed.call(Unary::Abs, &[self.input(rhs)?], b)?;
         composed.call(Binary::Max, &[a, b], out)?;
@@ -443,7 +462,8 @@ impl Mapping<'_> {
     /// `gamma * (x - mean) / sqrt(variance + epsilon) + beta`, for each channel.
     pub(crate) fn batch_norm(&self, op: &BatchNormOpIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (x, out) = (self.input(&op.x)?, self.out(0)?);
+        let x = self.input(&op.x)?;
+        let out = self.out(0)?;
         let mut shape = vec![1; x.shape().len()];
         *shape.get_mut(1)? = *x.shape().get(1)?;
         let channels = |tensor: &TensorIr| self.input(tensor)?.reshape(&shape);
@@ -460,7 +480,8 @@ impl Mapping<'_> {
     /// `x`, and where it is negative `x * slope`.
     pub(crate) fn leaky(&self, x: &TensorIr, slope: Operand) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (array, out) = (self.input(x)?, self.out(0)?);
+        let array = self.input(x)?;
+        let out = self.out(0)?;
         let is_negative = composed.scratch(BOOL, &array.shape())?;
         composed.call(Compare::Lt, &[array, number(0.0)], is_negative)?;
         composed.call(Binary::Mul, &[array, slope], out)?;
@@ -503,7 +524,8 @@ impl Mapping<'_> {
     pub(crate) fn gelu_gradient(&self, x: &TensorIr, gradient: &TensorIr) -> Option<Steps> {
         use std::f64::consts::{FRAC_1_SQRT_2, PI};
         let mut composed = Composed::new(self);
-        let (array, out) = (self.input(x)?, self.out(0)?);
+        let array = self.input(x)?;
+        let out = self.out(0)?;
         let density = composed.scratch(x.dtype, &array.shape())?;
         composed.call(Binary::Mul, &[array, array], density)?;
         composed.call(Binary::Mul, &[density, number(-0.5)], density)?;
@@ -523,7 +545,8 @@ impl Mapping<'_> {
     /// row that is all masked is zero.
     pub(crate) fn attention(&self, op: &AttentionOpIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (query, key) = (self.input(&op.query)?, self.input(&op.key)?);
+        let query = self.input(&op.query)?;
+        let key = self.input(&op.key)?;
         let [batch, heads, rows, width] = query.shape()[..] else { return None };
         let [.., columns, _] = key.shape()[..] else { return None };
         let scores = composed.scratch(op.query.dtype, &[batch, heads, rows, columns])?;
@@ -580,7 +603,8 @@ impl Mapping<'_> {
     /// The mean of windows of volumes, or its gradient: in two dimensions, and then in the third.
     pub(crate) fn adaptive_volumes(&self, x: &TensorIr, is_gradient: bool) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (from, to) = (self.input(x)?, self.out(0)?);
+        let from = self.input(x)?;
+        let to = self.out(0)?;
         let ([n, c, depth, h, w], [_, _, to_depth, to_h, to_w]) = (dims5(from)?, dims5(to)?);
         let operator =
             if is_gradient { Operator::AdaptiveAvgPool2dGrad } else { Operator::AdaptiveAvgPool2d };
@@ -595,7 +619,8 @@ impl Mapping<'_> {
     /// Windows of a dimension, each as a dimension at the end: copies of the same elements.
     pub(crate) fn unfold(&self, input: &TensorIr, dim: usize, step: usize) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (array, out) = (self.input(input)?, self.out(0)?);
+        let array = self.input(input)?;
+        let out = self.out(0)?;
         let shape = out.shape();
         let windows = array.view(|layout| {
             let mut strides = layout.strides().to_vec();
@@ -613,7 +638,8 @@ impl Mapping<'_> {
     /// The elements that each place of the weights of a convolution meets.
     pub(crate) fn patches(&self, op: &Unfold4dOpIr) -> Option<Steps> {
         let mut composed = Composed::new(self);
-        let (array, out) = (self.input(&op.x)?, self.out(0)?);
+        let array = self.input(&op.x)?;
+        let out = self.out(0)?;
         let [n, c, h, w] = array.shape()[..] else { return None };
         let Unfold4dOptionsIr { stride, padding, dilation } = op.options;
         let sizes = [h + 2 * padding[0], w + 2 * padding[1]];
@@ -625,7 +651,8 @@ impl Mapping<'_> {
             let reach = op.kernel_size[dim].checked_sub(1)?.checked_mul(dilation[dim])?;
             Some(1 + sizes[dim].checked_sub(reach + 1)?.checked_div(stride[dim])?)
         };
-        let (rows, columns) = (places(0)?, places(1)?);
+        let rows = places(0)?;
+        let columns = places(1)?;
         let shape = [n, c, op.kernel_size[0], op.kernel_size[1], rows, columns];
         let patches = padded.view(|layout| {
             let [of_n, of_c, of_h, of_w] = layout.strides()[..] else { return Ok(layout) };

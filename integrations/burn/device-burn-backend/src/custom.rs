@@ -48,7 +48,8 @@ pub fn custom_operator(
         Scalar::Int(value) => ScalarIr::Int(value),
         Scalar::Bool(value) => ScalarIr::Bool(value),
     });
-    let (outputs, scalars) = (outputs.collect(), scalars.collect());
+    let outputs = outputs.collect();
+    let scalars = scalars.collect();
     let inputs = inputs.into_iter().map(RouterTensor::into_ir).collect();
     let custom = CustomOpIr { id: operator.name().to_owned(), inputs, outputs, scalars };
     client.register(OperationIr::Custom(custom))

@@ -244,7 +244,8 @@ impl Mapping<'_> {
                 one(self.step(Operator::Copy, &[input], &[self.out(0)?.reshape(&shape)?]))
             }
             Cat(cat) => {
-                let (out, mut start) = (self.out(0)?, 0);
+                let out = self.out(0)?;
+                let mut start = 0;
                 let step = |tensor: &TensorIr| {
                     let len = tensor.shape[cat.dim];
                     let part = out.view(|layout| layout.slice(cat.dim, start, len, 1))?;
@@ -441,7 +442,8 @@ impl Mapping<'_> {
         input: &TensorIr,
         dim: usize,
     ) -> Option<Steps> {
-        let (input, dims) = (self.input(input)?, Dims::from([dim]));
+        let input = self.input(input)?;
+        let dims = Dims::from([dim]);
         let values = self.reduction(Operator::Reduce { reduction, dims }, dims, input, self.out(0)?)?;
         let indices = self.reduction(Operator::ArgReduce { extremum, dim }, dims, input, self.out(1)?)?;
         Some(Steps::from_iter([values, indices]))
@@ -582,7 +584,8 @@ impl Mapping<'_> {
             ConvTranspose1d(op) => {
                 let ConvTranspose1dOptionsIr { stride, padding, dilation, groups, .. } = op.options;
                 let conv = steps_of([1, stride[0]], [0, padding[0]], [1, dilation[0]], groups);
-                let (x, weight) = (self.input(&op.x)?.as_image()?, self.input(&op.weight)?.as_image()?);
+                let x = self.input(&op.x)?.as_image()?;
+                let weight = self.input(&op.weight)?.as_image()?;
                 self.transposed_convolution(
                     conv,
                     op.x.dtype,

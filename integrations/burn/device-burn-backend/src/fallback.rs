@@ -179,7 +179,8 @@ pub(crate) fn data(tensor: FlexTensor) -> TensorData {
     if !is_quantized(tensor.dtype()) {
         return tensor.into_data();
     }
-    let (shape, dtype) = (tensor.layout().shape().clone(), tensor.dtype());
+    let shape = tensor.layout().shape().clone();
+    let dtype = tensor.dtype();
     TensorData::from_bytes(Bytes::clone(&tensor.data_arc()), shape, dtype)
 }
 

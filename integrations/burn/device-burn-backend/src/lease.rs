@@ -55,7 +55,8 @@ thread_local! {
 
 impl Lease {
     pub(crate) fn new(id: TensorId, table: &Arc<Table>) -> Self {
-        let (ended, thread) = (AtomicBool::new(false), AtomicU64::new(0));
+        let ended = AtomicBool::new(false);
+        let thread = AtomicU64::new(0);
         Self(Some(Arc::new(Shared { id, table: Arc::clone(table), ended, thread })))
     }
 
@@ -173,7 +174,8 @@ mod tests {
 
     /// A tensor in a table, with two handles: their leases.
     fn tensor(id: u64) -> (TensorId, Arc<Table>, [Lease; 2]) {
-        let (id, table) = (TensorId::new(id), Arc::<Table>::default());
+        let id = TensorId::new(id);
+        let table = Arc::<Table>::default();
         let tensor = RegistryTensor::on_host(&FlexTensor::from_data(TensorData::from([1.0f32])));
         table.insert(id, Held::Tensor(tensor));
         let lease = Lease::new(id, &table);

@@ -107,7 +107,8 @@ impl Mapping<'_> {
     /// The output as it is, which takes no layout.
     pub(crate) fn described_out(&self, place: usize) -> Option<Described<'_>> {
         let out = self.operands.outputs.get(place)?;
-        let (dtype, shape) = (dtype_of(out.dtype)?, &out.shape[..]);
+        let dtype = dtype_of(out.dtype)?;
+        let shape = &out.shape[..];
         let argument = ArgumentRef::Array { dtype, shape, strides: None, offset: 0 };
         Some(Described { argument, memory: Some(Memory::Output(place)) })
     }
@@ -157,7 +158,8 @@ impl Mapping<'_> {
     }
 
     pub(crate) fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {
-        let (input, out) = (self.input(input)?, self.out(0)?);
+        let input = self.input(input)?;
+        let out = self.out(0)?;
         one(self.reduction(Operator::Reduce { reduction, dims }, dims, input, out))
     }
 

@@ -107,7 +107,8 @@ mod tests {
     #[test]
     fn memory_is_of_the_type_so_that_nobody_copies_it_to_align_it() {
         fn check<T: bytemuck::Pod + PartialEq + std::fmt::Debug>(dtype: DType) {
-            let (id, status) = (TensorId::new(0), TensorStatus::NotInit);
+            let id = TensorId::new(0);
+            let status = TensorStatus::NotInit;
             for len in [0, 1, 1000] {
                 let bytes = zeroed(&TensorIr { id, shape: [len].into(), status, dtype }).unwrap();
                 // A vector of the type is freed with the type's alignment, so other bytes cannot become one.

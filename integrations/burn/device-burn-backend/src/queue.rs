@@ -127,7 +127,8 @@ impl BurnQueue {
         inputs: &[Option<Written>],
         outputs: &[usize],
     ) -> Result<SmallVec<[Written; 2]>, Refused> {
-        let (limit, mut earlier) = (self.limit(), None);
+        let limit = self.limit();
+        let mut earlier = None;
         let written = self.enqueue(|stream, state| {
             let outs = outputs.iter().map(|len| stream.allocate(*len));
             let outs = outs.collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
@@ -138,8 +139,8 @@ impl BurnQueue {
                 let number = state.next;
                 // Also if the stream refuses it: the number then belongs to a kernel that never ran.
                 state.next += 1;
-                let (mut buffers, mut numbers) =
-                    (SmallVec::<[&Buffer; 4]>::new(), SmallVec::<[u64; 4]>::new());
+                let mut buffers = SmallVec::<[&Buffer; 4]>::new();
+                let mut numbers = SmallVec::<[u64; 4]>::new();
                 for memory in &step.memory {
                     let (buffer, number) = match *memory {
                         Memory::Input(place) => {

@@ -141,8 +141,8 @@ mod tests {
             Operator::Random { seed: 7, offset, .. } => offset,
             other => panic!("{other}"),
         };
-        let (normal, uniform) =
-            (Draw::Normal { mean: 0.0, deviation: 1.0 }, Draw::Uniform { low: 0.0, high: 1.0 });
+        let normal = Draw::Normal { mean: 0.0, deviation: 1.0 };
+        let uniform = Draw::Uniform { low: 0.0, high: 1.0 };
         assert_eq!(offset(1000, normal, device_kernels::DType::F32), 0);
         // Four of its elements have one counter between them, and it begins at the counter 1000.
         assert_eq!(offset(10, uniform, device_kernels::DType::F32), 4000);

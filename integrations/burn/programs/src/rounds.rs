@@ -217,7 +217,8 @@ pub fn measure(
     }
     let measured = |(ours, counts): (&Vec<Duration>, _)| {
         let seconds = |times: &[Duration]| times.iter().map(Duration::as_secs_f64).collect::<Vec<_>>();
-        let (ours, first) = (seconds(ours), seconds(&times[0]));
+        let ours = seconds(ours);
+        let first = seconds(&times[0]);
         let ratios = ours.iter().zip(first).map(|(ours, first)| ours / first).collect();
         Measured { time: Duration::from_secs_f64(median(ours)), ratio: median(ratios), counts }
     };

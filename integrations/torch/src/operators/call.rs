@@ -133,7 +133,10 @@ impl<'a> Found<'a> {
     }
 
     fn operand(&self) -> OperandRef<'_> {
-        let (dtype, shape, strides, offset) = (self.dtype, self.shape, Some(self.strides), self.offset);
+        let dtype = self.dtype;
+        let shape = self.shape;
+        let strides = Some(self.strides);
+        let offset = self.offset;
         OperandRef {
             argument: ArgumentRef::Array { dtype, shape, strides, offset },
             buffer: Some(&self.buffer),
@@ -188,8 +191,10 @@ impl Array {
     }
 
     fn operand(&self) -> OperandRef<'_> {
-        let (shape, strides) = (self.layout.shape(), Some(self.layout.strides()));
-        let (dtype, offset) = (self.dtype, self.layout.offset());
+        let shape = self.layout.shape();
+        let strides = Some(self.layout.strides());
+        let dtype = self.dtype;
+        let offset = self.layout.offset();
         OperandRef {
             argument: ArgumentRef::Array { dtype, shape, strides, offset },
             buffer: Some(&self.buffer),
@@ -204,7 +209,8 @@ fn inner_first(strides: &[isize]) -> SmallVec<[usize; 8]> {
     for end in 1..dims.len() {
         let mut place = end;
         for other in (0..end).rev() {
-            let (inner, outer) = (strides[dims[other]], strides[dims[place]]);
+            let inner = strides[dims[other]];
+            let outer = strides[dims[place]];
             if inner == 0 || outer == 0 {
                 continue;
             }

@@ -195,7 +195,8 @@ fn predicate(call: &Call<'_>, unary: Unary) -> Result<(), Failure> {
 }
 
 fn equals(call: &Call<'_>, number: f64) -> Result<(), Failure> {
-    let (input, out) = (call.array(0)?, call.out(0)?);
+    let input = call.array(0)?;
+    let out = call.out(0)?;
     if !input.dtype.is_float() {
         return Err(Failure::declined("its elements are never infinite"));
     }
@@ -213,7 +214,8 @@ fn bools(call: &Call<'_>, operator: Operator) -> Result<Vec<Array>, Failure> {
 }
 
 fn of_bools(call: &Call<'_>, operator: impl Into<Operator>) -> Result<(), Failure> {
-    let (operator, out) = (operator.into(), call.out(0)?);
+    let operator = operator.into();
+    let out = call.out(0)?;
     let inputs: Vec<Input> = bools(call, operator)?.into_iter().map(Input::from).collect();
     call.run(operator, &inputs, &[&out])
 }
@@ -248,7 +250,8 @@ fn gelu(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn silu(call: &Call<'_>) -> Result<(), Failure> {
-    let (input, out) = (call.array(0)?, call.out(0)?);
+    let input = call.array(0)?;
+    let out = call.out(0)?;
     let dtype = wide(input.dtype);
     let gate = call.scratch(&out, dtype, input.shape())?;
     let input = call.converted(input.into(), dtype)?;
@@ -267,9 +270,13 @@ fn rsqrt(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `max(a, 0) + slope * min(a, 0)`
 fn leaky_relu(call: &Call<'_>) -> Result<(), Failure> {
-    let (input, slope, out) = (call.array(0)?, call.scalar(1)?, call.out(0)?);
-    let (dtype, shape) = (wide(input.dtype), input.shape().to_vec());
-    let (below, above) = (call.scratch(&out, dtype, &shape)?, call.scratch(&out, dtype, &shape)?);
+    let input = call.array(0)?;
+    let slope = call.scalar(1)?;
+    let out = call.out(0)?;
+    let dtype = wide(input.dtype);
+    let shape = input.shape().to_vec();
+    let below = call.scratch(&out, dtype, &shape)?;
+    let above = call.scratch(&out, dtype, &shape)?;
     let input = call.converted(input.into(), dtype)?;
     call.run(Binary::Min, &[input.clone(), 0.0.into()], &[&below])?;
     call.run(Binary::Mul, &[(&below).into(), slope.into()], &[&below])?;
@@ -308,7 +315,8 @@ fn scaled(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
     if call.is(2, 1.0) {
         return binary(call, binary_of);
     }
-    let (alpha, out) = (call.scalar(2)?, call.out(0)?);
+    let alpha = call.scalar(2)?;
+    let out = call.out(0)?;
     let dtype = wide(out.dtype);
     let [a, b] = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
     let [a, b] = [call.converted(a, dtype)?, call.converted(b, dtype)?];
@@ -325,7 +333,9 @@ fn scaled(call: &Call<'_>, binary_of: Binary) -> Result<(), Failure> {
 }
 
 fn compare(call: &Call<'_>, compare: Compare) -> Result<(), Failure> {
-    let (a, b, out) = (call.input(0)?, call.input(1)?, call.out(0)?);
+    let a = call.input(0)?;
+    let b = call.input(1)?;
+    let out = call.out(0)?;
     // A number of another kind than the array's would have to convert the array.
     let fits = match (&a, &b) {
         (Input::Array(a), Input::Array(b)) => a.dtype == b.dtype,
@@ -342,7 +352,9 @@ fn compare(call: &Call<'_>, compare: Compare) -> Result<(), Failure> {
 }
 
 fn where_result(call: &Call<'_>) -> Result<(), Failure> {
-    let (condition, a, b) = (call.array(0)?, call.input(1)?, call.input(2)?);
+    let condition = call.array(0)?;
+    let a = call.input(1)?;
+    let b = call.input(2)?;
     let dtype = match (&a, &b) {
         (Input::Array(a), Input::Array(b)) if a.dtype == b.dtype => a.dtype,
         (Input::Array(a), Input::Scalar(scalar)) | (Input::Scalar(scalar), Input::Array(a))
@@ -358,13 +370,15 @@ fn where_result(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn where_out(call: &Call<'_>) -> Result<(), Failure> {
-    let (condition, out) = (call.array(0)?, call.out(0)?);
+    let condition = call.array(0)?;
+    let out = call.out(0)?;
     let [a, b] = common(call, [call.input(1)?, call.input(2)?], &out, false)?;
     call.run(Where, &[condition.into(), a, b], &[&out])
 }
 
 fn clamp(call: &Call<'_>) -> Result<(), Failure> {
-    let (out, input) = (call.out(0)?, call.input(0)?);
+    let out = call.out(0)?;
+    let input = call.input(0)?;
     match (call.is_none(1), call.is_none(2)) {
         (false, false) => compute(call, Clamp, [input, call.input(1)?, call.input(2)?], &out, false),
         (false, true) => compute(call, Binary::Max, [input, call.input(1)?], &out, false),
@@ -375,7 +389,8 @@ fn clamp(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `a + value * (b * c)`, or `/` for the last.
 fn add_product(call: &Call<'_>, product_of: Binary) -> Result<(), Failure> {
-    let (value, out) = (call.scalar(3)?, call.out(0)?);
+    let value = call.scalar(3)?;
+    let out = call.out(0)?;
     let dtype = wide(out.dtype);
     let [a, b, c] = common(call, [call.input(0)?, call.input(1)?, call.input(2)?], &out, false)?;
     let [a, b, c] = [call.converted(a, dtype)?, call.converted(b, dtype)?, call.converted(c, dtype)?];
@@ -391,14 +406,16 @@ fn add_product(call: &Call<'_>, product_of: Binary) -> Result<(), Failure> {
 /// `a + weight * (b - a)` for a weight below a half, and else `b - (1 - weight) * (b - a)`, which is exact
 /// for 1.
 fn lerp(call: &Call<'_>) -> Result<(), Failure> {
-    let (out, weight) = (call.out(0)?, call.input(2)?);
+    let out = call.out(0)?;
+    let weight = call.input(2)?;
     let Input::Scalar(weight) = weight else {
         return Err(Failure::declined("no kernel has a weight for each element"));
     };
     if !out.dtype.is_float() {
         return Err(Failure::declined("its elements are integers"));
     }
-    let (dtype, weight) = (wide(out.dtype), weight.as_f64());
+    let dtype = wide(out.dtype);
+    let weight = weight.as_f64();
     let [a, b] = common(call, [call.input(0)?, call.input(1)?], &out, false)?;
     let [a, b] = [call.converted(a, dtype)?, call.converted(b, dtype)?];
     let way = call.scratch(&out, dtype, out.shape())?;
@@ -423,13 +440,16 @@ fn value_of(call: &Call<'_>, place: usize, array: &Array) -> Result<Input, Failu
 }
 
 fn masked_fill(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, mask) = (call.array(0)?, call.array(1)?);
+    let array = call.array(0)?;
+    let mask = call.array(1)?;
     let value = value_of(call, 2, &array)?;
     call.run(Where, &[mask.into(), value, (&array).into()], &[&array])
 }
 
 fn relu_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let grad = call.array(0)?;
+    let output = call.array(1)?;
+    let out = call.out(0)?;
     if !call.is(2, 0.0) {
         return Err(Failure::declined("no kernel has another threshold than 0"));
     }
@@ -438,13 +458,17 @@ fn relu_grad(call: &Call<'_>) -> Result<(), Failure> {
 
 /// A gradient of the output's and the output.
 fn of_output(call: &Call<'_>, binary: Binary) -> Result<(), Failure> {
-    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let grad = call.array(0)?;
+    let output = call.array(1)?;
+    let out = call.out(0)?;
     call.run(binary, &[output.into(), grad.into()], &[&out])
 }
 
 /// `grad * (1 - output * output)`
 fn tanh_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let grad = call.array(0)?;
+    let output = call.array(1)?;
+    let out = call.out(0)?;
     let dtype = wide(out.dtype);
     let slope = call.scratch(&out, dtype, output.shape())?;
     let output = call.converted(output.into(), dtype)?;
@@ -474,7 +498,8 @@ fn zero(call: &Call<'_>) -> Result<(), Failure> {
 /// Between layouts and types, within a device. From floats to integers, PyTorch converts as C does, which
 /// differs where a number is out of range.
 fn copy(call: &Call<'_>) -> Result<(), Failure> {
-    let (source, destination) = (call.array(0)?, call.array(1)?);
+    let source = call.array(0)?;
+    let destination = call.array(1)?;
     if source.dtype.is_float() && destination.dtype.is_integer() {
         return Err(Failure::declined("a float is converted to an integer"));
     }

@@ -57,7 +57,9 @@ fn windows(
 }
 
 fn convolution(call: &Call<'_>) -> Result<(), Failure> {
-    let (images, weights, bias) = (call.array(0)?, call.array(1)?, call.optional(2)?);
+    let images = call.array(0)?;
+    let weights = call.array(1)?;
+    let bias = call.optional(2)?;
     let conv = steps(call, 3)?;
     let (&[count, _, height, width], &[channels, _, y, x]) = (images.shape(), weights.shape()) else {
         return Err(Failure::declined("it has no images of two dimensions"));
@@ -75,7 +77,9 @@ fn convolution(call: &Call<'_>) -> Result<(), Failure> {
 
 /// The results are the gradients of images, weights and bias, as many as the mask asks for.
 fn convolution_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, images, weights) = (call.array(0)?, call.array(1)?, call.array(2)?);
+    let grad = call.array(0)?;
+    let images = call.array(1)?;
+    let weights = call.array(2)?;
     let conv = steps(call, 3)?;
     let &[of_images, of_weights, of_bias] = call.ints(9)? else {
         return Err(Failure::declined("its mask has not three parts"));
@@ -120,13 +124,17 @@ fn pool(kernel: &[i64], stride: &[i64], padding: &[i64], dilation: [usize; 2]) -
 
 fn max_pool(call: &Call<'_>) -> Result<(), Failure> {
     let pool = pool(call.ints(1)?, call.ints(2)?, call.ints(3)?, pair(call.ints(4)?)?)?;
-    let (images, out, places) = (batch(call.array(0)?)?, batch(call.out(1)?)?, batch(call.out(0)?)?);
+    let images = batch(call.array(0)?)?;
+    let out = batch(call.out(1)?)?;
+    let places = batch(call.out(0)?)?;
     call.run(Operator::MaxPool2d(pool), &[images.into()], &[&out, &places])
 }
 
 fn max_pool_grad(call: &Call<'_>) -> Result<(), Failure> {
     let pool = pool(call.ints(2)?, call.ints(3)?, call.ints(4)?, pair(call.ints(5)?)?)?;
-    let (grad, places, out) = (batch(call.array(0)?)?, batch(call.array(7)?)?, batch(call.out(0)?)?);
+    let grad = batch(call.array(0)?)?;
+    let places = batch(call.array(7)?)?;
+    let out = batch(call.out(0)?)?;
     if places.dtype != DType::I64 {
         return Err(Failure::declined("its places are of another type"));
     }
@@ -138,7 +146,8 @@ fn avg_pool(call: &Call<'_>) -> Result<(), Failure> {
     if call.bool(4)? || !call.is_none(6) {
         return Err(Failure::declined("no kernel rounds up, or divides by another number"));
     }
-    let (images, out) = (batch(call.array(0)?)?, batch(call.out(0)?)?);
+    let images = batch(call.array(0)?)?;
+    let out = batch(call.out(0)?)?;
     call.run(Operator::AvgPool2d { pool, count_padding: call.bool(5)? }, &[images.into()], &[&out])
 }
 
@@ -147,7 +156,8 @@ fn avg_pool_grad(call: &Call<'_>) -> Result<(), Failure> {
     if call.bool(5)? || !call.is_none(7) {
         return Err(Failure::declined("no kernel rounds up, or divides by another number"));
     }
-    let (grad, out) = (batch(call.array(0)?)?, batch(call.out(0)?)?);
+    let grad = batch(call.array(0)?)?;
+    let out = batch(call.out(0)?)?;
     call.run(Operator::AvgPool2dGrad { pool, count_padding: call.bool(6)? }, &[grad.into()], &[&out])
 }
 
@@ -164,7 +174,8 @@ fn adaptive_pool(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn adaptive_pool_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, images) = (batch(call.array(0)?)?, call.array(1)?);
+    let grad = batch(call.array(0)?)?;
+    let images = call.array(1)?;
     let out = batch(call.result_in_order(&images, images.dtype, images.shape())?)?;
     call.run(Operator::AdaptiveAvgPool2dGrad, &[grad.into()], &[&out])
 }

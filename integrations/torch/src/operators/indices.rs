@@ -19,13 +19,16 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 fn gather(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, index, out) = (call.array(0)?, call.array(2)?, call.out(0)?);
+    let array = call.array(0)?;
+    let index = call.array(2)?;
+    let out = call.out(0)?;
     let dim = array.dim(call.int(1)?)?;
     call.run(Operator::Gather { dim }, &[array.into(), index.into()], &[&out])
 }
 
 fn index_select(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, index) = (call.array(0)?, call.array(2)?);
+    let array = call.array(0)?;
+    let index = call.array(2)?;
     let dim = array.dim(call.int(1)?)?;
     if index.rank() > 1 {
         return Err(Failure::declined("the CPU says what is wrong"));
@@ -38,7 +41,8 @@ fn index_select(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn embedding(call: &Call<'_>) -> Result<(), Failure> {
-    let (weights, indices) = (call.array(0)?, call.array(1)?);
+    let weights = call.array(0)?;
+    let indices = call.array(1)?;
     let [_, width] = *weights.shape() else { return Err(Failure::declined("the CPU says what is wrong")) };
     let mut shape = indices.shape().to_vec();
     shape.push(width);
@@ -49,7 +53,9 @@ fn embedding(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn embedding_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, indices, rows) = (call.array(0)?, call.array(1)?, call.int(2)?);
+    let grad = call.array(0)?;
+    let indices = call.array(1)?;
+    let rows = call.int(2)?;
     if call.int(3)? >= 0 || call.bool(4)? {
         return Err(Failure::declined("no kernel leaves an index out, or scales by how often one is there"));
     }
@@ -75,7 +81,10 @@ fn keep(call: &Call<'_>, array: Array, out: &Array, read: [&Array; 2]) -> Result
 }
 
 fn scatter(call: &Call<'_>, update: Update) -> Result<(), Failure> {
-    let (array, index, values, out) = (call.array(0)?, call.array(2)?, call.array(3)?, call.out(0)?);
+    let array = call.array(0)?;
+    let index = call.array(2)?;
+    let values = call.array(3)?;
+    let out = call.out(0)?;
     let dim = array.dim(call.int(1)?)?;
     if index.shape() != values.shape() {
         return Err(Failure::declined("it uses a part of the values"));
@@ -85,7 +94,10 @@ fn scatter(call: &Call<'_>, update: Update) -> Result<(), Failure> {
 }
 
 fn index_add(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, index, values, out) = (call.array(0)?, call.array(2)?, call.array(3)?, call.out(0)?);
+    let array = call.array(0)?;
+    let index = call.array(2)?;
+    let values = call.array(3)?;
+    let out = call.out(0)?;
     let dim = array.dim(call.int(1)?)?;
     if !call.is(4, 1.0) {
         return Err(Failure::declined("no kernel scales the values"));
@@ -97,7 +109,8 @@ fn index_add(call: &Call<'_>) -> Result<(), Failure> {
 
 /// Implements the general form only for one tensor of indices, which may count from the end.
 fn index(call: &Call<'_>) -> Result<(), Failure> {
-    let (array, out) = (call.array(0)?, call.out(0)?);
+    let array = call.array(0)?;
+    let out = call.out(0)?;
     let Value::Tensors(list) = call.value(1) else { return Err(Failure::declined("it has no indices")) };
     let mut given = list.iter().enumerate().filter_map(|(dim, index)| Some((dim, (*index)?)));
     let (Some((dim, index)), None) = (given.next(), given.next()) else {
@@ -107,7 +120,8 @@ fn index(call: &Call<'_>) -> Result<(), Failure> {
     if !index.dtype.is_integer() || dim >= array.rank() {
         return Err(Failure::declined("its indices are a mask"));
     }
-    let (len, size) = (index.layout.len(), array.shape()[dim]);
+    let len = index.layout.len();
+    let size = array.shape()[dim];
     let mut shape = array.shape().to_vec();
     shape.splice(dim..=dim, index.shape().iter().copied());
     if out.shape() != shape {
@@ -116,8 +130,8 @@ fn index(call: &Call<'_>) -> Result<(), Failure> {
     shape.splice(dim..dim + index.rank(), [len]);
     let out = out.reshaped(shape)?;
     let index = call.contiguous(index)?.reshaped([len])?;
-    let (negative, from_start) =
-        (call.scratch(&index, DType::Bool, &[len])?, call.scratch(&index, index.dtype, &[len])?);
+    let negative = call.scratch(&index, DType::Bool, &[len])?;
+    let from_start = call.scratch(&index, index.dtype, &[len])?;
     let size = Scalar::Int(size as i64);
     call.run(Compare::Lt, &[(&index).into(), Scalar::Int(0).into()], &[&negative])?;
     call.run(Binary::Add, &[(&index).into(), size.into()], &[&from_start])?;

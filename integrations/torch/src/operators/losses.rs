@@ -46,7 +46,9 @@ fn difference(call: &Call<'_>, a: &Array, b: &Array) -> Result<Array, Failure> {
 }
 
 fn mse(call: &Call<'_>) -> Result<(), Failure> {
-    let (a, b, kind) = (call.array(0)?, call.array(1)?, Over::of(call, 2)?);
+    let a = call.array(0)?;
+    let b = call.array(1)?;
+    let kind = Over::of(call, 2)?;
     let difference = difference(call, &a, &b)?;
     let square = [(&difference).into(), (&difference).into()];
     if kind == Over::Each {
@@ -62,7 +64,10 @@ fn mse(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `2 * grad * (a - b)`, divided by the number of elements for a mean.
 fn mse_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, a, b, kind) = (call.array(0)?, call.array(1)?, call.array(2)?, Over::of(call, 3)?);
+    let grad = call.array(0)?;
+    let a = call.array(1)?;
+    let b = call.array(2)?;
+    let kind = Over::of(call, 3)?;
     let difference = difference(call, &a, &b)?;
     let factor = if kind == Over::Mean { 2.0 / a.layout.len() as f64 } else { 2.0 };
     call.run(Binary::Mul, &[(&difference).into(), factor.into()], &[&difference])?;
@@ -85,7 +90,8 @@ struct Likelihood {
 impl Likelihood {
     /// Reads the arguments from `place` on: rows, targets, weights, reduction and the class that is ignored.
     fn of(call: &Call<'_>, place: usize) -> Result<Self, Failure> {
-        let (rows, targets) = (call.array(place)?, call.array(place + 1)?);
+        let rows = call.array(place)?;
+        let targets = call.array(place + 1)?;
         let [count, _] = *rows.shape() else { return Err(Failure::declined("it is not of rows")) };
         if !call.is_none(place + 2)
             || !matches!(rows.dtype, DType::F32 | DType::F64)
@@ -108,7 +114,8 @@ impl Likelihood {
 /// The results are the loss, and by what a mean is divided.
 fn nll(call: &Call<'_>) -> Result<(), Failure> {
     let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 0)?;
-    let (kind, count) = (Over::of(call, 3)?, rows.shape()[0]);
+    let kind = Over::of(call, 3)?;
+    let count = rows.shape()[0];
     let losses = match kind {
         Over::Each => call.result(&rows, rows.dtype, &[count])?.reshaped([count, 1])?,
         _ => call.scratch(&rows, rows.dtype, &[count, 1])?,
@@ -134,7 +141,9 @@ fn nll(call: &Call<'_>) -> Result<(), Failure> {
 
 fn nll_grad(call: &Call<'_>) -> Result<(), Failure> {
     let Likelihood { rows, classes, counted, counts } = Likelihood::of(call, 1)?;
-    let (grad, kind, total) = (call.array(0)?, Over::of(call, 4)?, call.array(6)?);
+    let grad = call.array(0)?;
+    let kind = Over::of(call, 4)?;
+    let total = call.array(6)?;
     let count = rows.shape()[0];
     let grad = if kind == Over::Each { grad.reshaped([count, 1])? } else { grad.reshaped([1, 1])? };
     call.run(Unary::Neg, &[(&counts).into()], &[&counts])?;

@@ -21,8 +21,12 @@ fn product(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `beta * a + alpha * b @ c`, where `c` may be a vector.
 fn sum_and_product(call: &Call<'_>, vector: bool) -> Result<(), Failure> {
-    let (mut a, b, mut c) = (call.array(0)?, call.array(1)?, call.array(2)?);
-    let (beta, alpha, mut out) = (call.scalar(3)?, call.scalar(4)?, call.out(0)?);
+    let mut a = call.array(0)?;
+    let b = call.array(1)?;
+    let mut c = call.array(2)?;
+    let beta = call.scalar(3)?;
+    let alpha = call.scalar(4)?;
+    let mut out = call.out(0)?;
     if vector {
         for array in [&mut a, &mut c, &mut out] {
             let mut shape = array.shape().to_vec();
@@ -56,12 +60,14 @@ fn scale(call: &Call<'_>, array: &Array, by: f64) -> Result<(), Failure> {
 }
 
 fn dot(call: &Call<'_>) -> Result<(), Failure> {
-    let (a, b) = (call.array(0)?, call.array(1)?);
+    let a = call.array(0)?;
+    let b = call.array(1)?;
     let len = a.layout.len();
     if a.shape() != b.shape() || a.rank() != 1 || a.dtype != b.dtype {
         return Err(Failure::declined("the CPU says what is wrong"));
     }
     let out = call.result(&a, a.dtype, &[])?.reshaped([1, 1])?;
-    let (row, column) = (a.reshaped([1, len])?, b.reshaped([len, 1])?);
+    let row = a.reshaped([1, len])?;
+    let column = b.reshaped([len, 1])?;
     call.run(Operator::MatMul, &[row.into(), column.into()], &[&out])
 }

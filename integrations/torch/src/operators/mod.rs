@@ -53,7 +53,8 @@ const COUNT: usize = elementwise::TABLE.len()
 
 const fn concat<const N: usize>(tables: &[&[Row]]) -> [Row; N] {
     let mut all: [Row; N] = [("", nothing); N];
-    let (mut table, mut at) = (0, 0);
+    let mut table = 0;
+    let mut at = 0;
     while table < tables.len() {
         let mut row = 0;
         while row < tables[table].len() {

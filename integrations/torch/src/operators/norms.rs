@@ -39,7 +39,9 @@ fn mean(call: &Call<'_>, array: &Array, out: &Array) -> Result<(), Failure> {
 
 /// The results are the normalized array, the mean of each row, and one divided by its deviation.
 fn layer_norm(call: &Call<'_>) -> Result<(), Failure> {
-    let (input, weight, bias) = (call.array(0)?, call.optional(2)?, call.optional(3)?);
+    let input = call.array(0)?;
+    let weight = call.optional(2)?;
+    let bias = call.optional(3)?;
     let normalized = call.ints(1)?;
     let [count, len] = rows(&input, normalized)?;
     let epsilon = call.scalar(4)?;
@@ -73,16 +75,21 @@ fn layer_norm(call: &Call<'_>) -> Result<(), Failure> {
 /// The gradients of input, weight and bias, as many as the mask asks for. With the gradient `g` of the
 /// normalized elements `x`, the input's gradient is `scale * (g - mean(g) - x * mean(g * x))`.
 fn layer_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, input) = (call.array(0)?, call.array(1)?);
+    let grad = call.array(0)?;
+    let input = call.array(1)?;
     let [count, len] = rows(&input, call.ints(2)?)?;
-    let (means, scales, weight) = (call.array(3)?, call.array(4)?, call.optional(5)?);
+    let means = call.array(3)?;
+    let scales = call.array(4)?;
+    let weight = call.optional(5)?;
     let &[of_input, of_weight, of_bias] = call.ints(7)? else {
         return Err(Failure::declined("its mask has not three parts"));
     };
-    let (shape, whole) = ([count, len], input.shape().to_vec());
+    let shape = [count, len];
+    let whole = input.shape().to_vec();
     let grad = call.contiguous(grad)?.reshaped(shape)?;
     let input = call.contiguous(input)?.reshaped(shape)?;
-    let (means, scales) = (means.reshaped([count, 1])?, scales.reshaped([count, 1])?);
+    let means = means.reshaped([count, 1])?;
+    let scales = scales.reshaped([count, 1])?;
     let scratch = || call.scratch(&grad, grad.dtype, &shape);
     let of_rows = || call.scratch(&grad, grad.dtype, &[count, 1]);
 
@@ -94,14 +101,16 @@ fn layer_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
         let out = call.result(&grad, grad.dtype, &whole)?.reshaped(shape)?;
         let inner: Input = match &weight {
             Some(weight) => {
-                let (row, inner) = (call.contiguous(weight.clone())?.reshaped([1, len])?, scratch()?);
+                let row = call.contiguous(weight.clone())?.reshaped([1, len])?;
+                let inner = scratch()?;
                 call.run(Binary::Mul, &[(&grad).into(), row.into()], &[&inner])?;
                 inner.into()
             }
             None => (&grad).into(),
         };
         call.run(Binary::Mul, &[inner.clone(), (&normalized).into()], &[&product])?;
-        let (mean_of_product, mean_of_inner) = (of_rows()?, of_rows()?);
+        let mean_of_product = of_rows()?;
+        let mean_of_inner = of_rows()?;
         mean(call, &product, &mean_of_product)?;
         if let Some(inner) = inner.array() {
             mean(call, inner, &mean_of_inner)?;
@@ -208,8 +217,13 @@ impl Channels {
 fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
     let channels = Channels::of(call.array(0)?)?;
     let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();
-    let (weight, bias, running_mean, running_variance) = (number(1)?, number(2)?, number(3)?, number(4)?);
-    let (training, momentum, epsilon) = (call.bool(5)?, call.scalar(6)?.as_f64(), call.scalar(7)?.as_f64());
+    let weight = number(1)?;
+    let bias = number(2)?;
+    let running_mean = number(3)?;
+    let running_variance = number(4)?;
+    let training = call.bool(5)?;
+    let momentum = call.scalar(6)?.as_f64();
+    let epsilon = call.scalar(7)?.as_f64();
     let input = &channels.input;
     let out = call.result_in_order(input, input.dtype, input.shape())?;
     let (mean, scale);
@@ -217,7 +231,8 @@ fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
         (mean, scale) = (channels.result(call)?, channels.result(call)?);
         channels.reduce(call, Reduction::Mean, input, &mean)?;
         call.run(Binary::Sub, &[input.into(), (&mean).into()], &[&out])?;
-        let (square, variance) = (channels.like_input(call)?, channels.scratch(call)?);
+        let square = channels.like_input(call)?;
+        let variance = channels.scratch(call)?;
         call.run(Binary::Mul, &[(&out).into(), (&out).into()], &[&square])?;
         channels.reduce(call, Reduction::Mean, &square, &variance)?;
         channels.scale(call, &variance, epsilon, &scale)?;
@@ -255,8 +270,10 @@ fn batch_norm(call: &Call<'_>) -> Result<(), Failure> {
 fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     let channels = Channels::of(call.array(1)?)?;
     let number = |place| call.optional(place)?.map(|array| channels.number(array)).transpose();
-    let (grad, input) = (call.array(0)?, &channels.input);
-    let (training, epsilon) = (call.bool(7)?, call.scalar(8)?.as_f64());
+    let grad = call.array(0)?;
+    let input = &channels.input;
+    let training = call.bool(7)?;
+    let epsilon = call.scalar(8)?.as_f64();
     let &[of_input, of_weight, of_bias] = call.ints(9)? else {
         return Err(Failure::declined("its mask has not three parts"));
     };
@@ -270,14 +287,16 @@ fn batch_norm_grad(call: &Call<'_>) -> Result<(), Failure> {
     };
     let weight = number(2)?;
 
-    let (normalized, product) = (channels.like_input(call)?, channels.like_input(call)?);
+    let normalized = channels.like_input(call)?;
+    let product = channels.like_input(call)?;
     call.run(Binary::Sub, &[input.into(), mean.into()], &[&normalized])?;
     call.run(Binary::Mul, &[(&normalized).into(), (&scale).into()], &[&normalized])?;
     call.run(Binary::Mul, &[(&grad).into(), (&normalized).into()], &[&product])?;
     if of_input != 0 {
         let out = call.result_in_order(input, input.dtype, input.shape())?;
         if training {
-            let (of_grad, of_product) = (channels.scratch(call)?, channels.scratch(call)?);
+            let of_grad = channels.scratch(call)?;
+            let of_product = channels.scratch(call)?;
             channels.reduce(call, Reduction::Mean, &grad, &of_grad)?;
             channels.reduce(call, Reduction::Mean, &product, &of_product)?;
             call.run(Binary::Mul, &[(&normalized).into(), of_product.into()], &[&normalized])?;

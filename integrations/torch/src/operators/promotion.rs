@@ -22,7 +22,8 @@ pub(super) fn promoted(inputs: &[Input]) -> Option<DType> {
     });
     let numbers = numbers.map(Some).reduce(|a, b| both(a?, b?));
     [of_arrays(true), of_arrays(false), numbers].into_iter().flatten().reduce(|higher, lower| {
-        let (higher, lower) = (higher?, lower?);
+        let higher = higher?;
+        let lower = lower?;
         if category(lower) > category(higher) { both(higher, lower) } else { Some(higher) }
     })?
 }

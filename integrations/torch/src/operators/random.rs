@@ -32,7 +32,8 @@ fn draw(call: &Call<'_>, distribution: Distribution) -> Result<(), Failure> {
 }
 
 fn uniform(call: &Call<'_>) -> Result<(), Failure> {
-    let (low, high) = (call.scalar(1)?.as_f64(), call.scalar(2)?.as_f64());
+    let low = call.scalar(1)?.as_f64();
+    let high = call.scalar(2)?.as_f64();
     if low > high {
         return declined();
     }
@@ -40,7 +41,8 @@ fn uniform(call: &Call<'_>) -> Result<(), Failure> {
 }
 
 fn normal(call: &Call<'_>) -> Result<(), Failure> {
-    let (mean, deviation) = (call.scalar(1)?.as_f64(), call.scalar(2)?.as_f64());
+    let mean = call.scalar(1)?.as_f64();
+    let deviation = call.scalar(2)?.as_f64();
     if deviation < 0.0 {
         return declined();
     }

@@ -52,7 +52,8 @@ fn kept(out: Array, input: &Array, dims: Dims, keeps: bool) -> Result<Array, Fai
 }
 
 fn reduce(call: &Call<'_>, reduction: Reduction, list: &[i64], keeps: bool) -> Result<(), Failure> {
-    let (input, out) = (call.array(0)?, call.out(0)?);
+    let input = call.array(0)?;
+    let out = call.out(0)?;
     if input.rank() == 0 {
         return Err(Failure::declined("it has no dimension"));
     }
@@ -75,10 +76,12 @@ fn of_all(call: &Call<'_>, reduction: Reduction) -> Result<(), Failure> {
 }
 
 fn arg_reduce(call: &Call<'_>, extremum: Extremum) -> Result<(), Failure> {
-    let (input, out) = (call.array(0)?, call.out(0)?);
+    let input = call.array(0)?;
+    let out = call.out(0)?;
     if call.is_none(1) {
         // The index is that in all elements.
-        let (len, dims) = (input.layout.len(), Dims::all(input.rank()));
+        let len = input.layout.len();
+        let dims = Dims::all(input.rank());
         let out = kept(out, &input, dims, call.bool(2)?)?.reshaped([1])?;
         let flat = call.contiguous(input)?.reshaped([len])?;
         return call.run(Operator::ArgReduce { extremum, dim: 0 }, &[flat.into()], &[&out]);
@@ -91,7 +94,8 @@ fn arg_reduce(call: &Call<'_>, extremum: Extremum) -> Result<(), Failure> {
 fn extremum(call: &Call<'_>, reduction: Reduction, extremum: Extremum) -> Result<(), Failure> {
     let input = call.array(0)?;
     let dim = input.dim(call.int(1)?)?;
-    let (dims, keeps) = (Dims::from([dim]), call.bool(2)?);
+    let dims = Dims::from([dim]);
+    let keeps = call.bool(2)?;
     let values = kept(call.out(1)?, &input, dims, keeps)?;
     let indices = kept(call.out(0)?, &input, dims, keeps)?;
     call.run(Operator::Reduce { reduction, dims }, &[(&input).into()], &[&values])?;
@@ -107,14 +111,16 @@ fn sort(call: &Call<'_>) -> Result<(), Failure> {
 
 fn top(call: &Call<'_>) -> Result<(), Failure> {
     let input = call.array(0)?;
-    let (dim, len) = (input.dim(call.int(2)?)?, usize::try_from(call.int(1)?).map_err(Failure::declined)?);
+    let dim = input.dim(call.int(2)?)?;
+    let len = usize::try_from(call.int(1)?).map_err(Failure::declined)?;
     ordered(call, &input, dim, call.bool(3)?, len)
 }
 
 /// The first `len` elements in order, and their indices. For PyTorch, NaN is the largest, and zeros are
 /// equal, whatever their signs; kernels order floats by their bits.
 fn ordered(call: &Call<'_>, input: &Array, dim: usize, descending: bool, len: usize) -> Result<(), Failure> {
-    let (values, indices) = (call.out(1)?, call.out(0)?);
+    let values = call.out(1)?;
+    let indices = call.out(0)?;
     let mut shape = input.shape().to_vec();
     shape[dim] = len;
     if values.shape() != shape || indices.shape() != shape {
@@ -134,7 +140,8 @@ fn ordered(call: &Call<'_>, input: &Array, dim: usize, descending: bool, len: us
 }
 
 fn softmax(call: &Call<'_>, operator: fn(usize) -> Operator) -> Result<(), Failure> {
-    let (input, out) = (call.array(0)?, call.out(0)?);
+    let input = call.array(0)?;
+    let out = call.out(0)?;
     let dim = input.dim(call.int(1)?)?;
     let input = call.converted(input.into(), out.dtype)?;
     call.run(operator(dim), &[input], &[&out])
@@ -147,11 +154,15 @@ fn check_alike(grad: &Array, output: &Array) -> Result<(), Failure> {
 
 /// `(grad - sum(grad * output)) * output`
 fn softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let grad = call.array(0)?;
+    let output = call.array(1)?;
+    let out = call.out(0)?;
     check_alike(&grad, &output)?;
-    let (dim, dtype) = (output.dim(call.int(2)?)?, wide(output.dtype));
+    let dim = output.dim(call.int(2)?)?;
+    let dtype = wide(output.dtype);
     let product = call.scratch(&out, dtype, output.shape())?;
-    let (grad, output) = (call.converted(grad.into(), dtype)?, call.converted(output.into(), dtype)?);
+    let grad = call.converted(grad.into(), dtype)?;
+    let output = call.converted(output.into(), dtype)?;
     call.run(Binary::Mul, &[grad.clone(), output.clone()], &[&product])?;
     let sum = sum(call, &product, dim)?;
     call.run(Binary::Sub, &[grad, sum], &[&product])?;
@@ -160,11 +171,15 @@ fn softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
 
 /// `grad - exp(output) * sum(grad)`
 fn log_softmax_grad(call: &Call<'_>) -> Result<(), Failure> {
-    let (grad, output, out) = (call.array(0)?, call.array(1)?, call.out(0)?);
+    let grad = call.array(0)?;
+    let output = call.array(1)?;
+    let out = call.out(0)?;
     check_alike(&grad, &output)?;
-    let (dim, dtype) = (output.dim(call.int(2)?)?, wide(output.dtype));
+    let dim = output.dim(call.int(2)?)?;
+    let dtype = wide(output.dtype);
     let scaled = call.scratch(&out, dtype, output.shape())?;
-    let (grad, output) = (call.converted(grad.into(), dtype)?, call.converted(output.into(), dtype)?);
+    let grad = call.converted(grad.into(), dtype)?;
+    let output = call.converted(output.into(), dtype)?;
     let Some(array) = grad.array() else { return Err(Failure::declined("its gradient is a number")) };
     let sum = sum(call, array, dim)?;
     call.run(Unary::Exp, &[output], &[&scaled])?;

@@ -216,7 +216,8 @@ fn gathers() -> Case {
 fn updates() -> Case {
     let mut case = Case::default();
     for &update in Update::ALL {
-        let (out, values) = (case.values(DType::F32, &[5], &VALUES), case.values(DType::F32, &[3], &VALUES));
+        let out = case.values(DType::F32, &[5], &VALUES);
+        let values = case.values(DType::F32, &[3], &VALUES);
         let index = case.values(DType::I32, &[3], &[2.0, 0.0, 4.0]);
         case.step(Operator::Scatter { dim: 0, update }, [index.into(), values.into()], [out]);
     }

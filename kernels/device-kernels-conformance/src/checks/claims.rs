@@ -36,7 +36,8 @@ pub(super) fn checks() -> Vec<Check> {
 }
 
 fn coverage(subject: &Subject) -> Result<(), Failure> {
-    let (calls, device) = (super::calls(), subject.device());
+    let calls = super::calls();
+    let device = subject.device();
     let calls: Vec<&Call> = calls.iter().filter(|call| !call.is_empty()).collect();
     let mut claimed = false;
     for set in subject.sets() {

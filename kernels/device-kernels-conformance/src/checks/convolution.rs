@@ -101,8 +101,10 @@ fn convolve(
         let least = reach(axis).saturating_sub(2 * conv.padding[axis]).max(1);
         least + draw.below(5)
     };
-    let (height, width) = (size(draw, 0), size(draw, 1));
-    let (depth, maps) = (draw.within(1, 2), conv.groups * draw.within(1, 2));
+    let height = size(draw, 0);
+    let width = size(draw, 1);
+    let depth = draw.within(1, 2);
+    let maps = conv.groups * draw.within(1, 2);
     let images = [draw.within(1, 2), depth * conv.groups, height, width];
     let bias = options.bias && draw.one_in(2);
     call(case, draw, way, dtype, conv, images, [maps, depth, kernel[0], kernel[1]], bias, kind, domain);
@@ -160,7 +162,8 @@ fn extreme(case: &mut Case, draw: &mut Draw<'_>, way: Way) {
         dilation: lines.map(|line| line.dilation),
         groups: 1,
     };
-    let (images, maps) = ([draw.within(1, 2), draw.within(1, 2)], draw.within(1, 2));
+    let images = [draw.within(1, 2), draw.within(1, 2)];
+    let maps = draw.within(1, 2);
     let weights = [maps, images[1], lines[0].kernel, lines[1].kernel];
     let images = [images[0], images[1], lines[0].size, lines[1].size];
     call(case, draw, way, DType::F32, conv, images, weights, false, Kind::Any, Domain::Integers);
@@ -196,7 +199,8 @@ fn padding_is_multiplied() -> Vec<Case> {
     for number in [f64::INFINITY, f64::NAN] {
         for (images, maps) in [([1, 1, 2, 2], 1), ([2, 4, 12, 12], 8)] {
             let [count, depth, height, width] = images;
-            let (weights, out) = ([maps, depth, 3, 3], [count, maps, height, width]);
+            let weights = [maps, depth, 3, 3];
+            let out = [count, maps, height, width];
             let conv = Conv2d { padding: [1, 1], ..Conv2d::default() };
             for (operator, second, result) in
                 [(Operator::Conv2d(conv), weights, out), (Operator::Conv2dWeightGrad(conv), out, weights)]

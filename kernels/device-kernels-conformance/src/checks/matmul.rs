@@ -81,7 +81,9 @@ impl Shape {
         let batch = if batch { (0..draw.below(3)).map(|_| draw.within(1, 3)).collect() } else { Vec::new() };
         let few = if batch.is_empty() { sizes.len() } else { 8 };
         let mut size = || draw.one_of(&sizes[..few]);
-        let (m, k, n) = (size(), size(), size());
+        let m = size();
+        let k = size();
+        let n = size();
         Self { batch, m, k, n }
     }
 

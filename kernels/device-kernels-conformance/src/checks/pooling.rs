@@ -161,10 +161,13 @@ fn windows_of_padding() -> Vec<Case> {
 /// Small windows. Some results have a last window that ends behind the padding.
 fn small_pooling(draw: &mut Draw<'_>) -> (Pool2d, [usize; 4], [usize; 4]) {
     let mut two = |low: usize, high: usize| [draw.within(low, high), draw.within(low, high)];
-    let (kernel, stride, dilation) = (two(1, 3), two(1, 3), two(1, 2));
+    let kernel = two(1, 3);
+    let stride = two(1, 3);
+    let dilation = two(1, 2);
     let padding = [0, 1].map(|axis| draw.below(kernel[axis] / 2 + 1));
     let pool = Pool2d { kernel, stride, padding, dilation };
-    let (mut images, mut out) = ([draw.within(1, 2), draw.within(1, 3), 0, 0], [0; 4]);
+    let mut images = [draw.within(1, 2), draw.within(1, 3), 0, 0];
+    let mut out = [0; 4];
     out[..2].copy_from_slice(&images[..2]);
     for axis in 0..2 {
         let reach = (kernel[axis] - 1) * dilation[axis] + 1;

@@ -164,7 +164,8 @@ fn equals() -> Vec<Case> {
 }
 
 fn signs() -> Vec<Case> {
-    let (nan, inf) = (f64::NAN, f64::INFINITY);
+    let nan = f64::NAN;
+    let inf = f64::INFINITY;
     let values = [0.0, nan, -1.0, -0.0, -nan, inf, 1.0, -inf, 0.0, -nan, -0.0, nan, 2.5];
     let mut cases = Vec::new();
     for dtype in FLOATS {

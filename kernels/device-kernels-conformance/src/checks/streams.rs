@@ -63,7 +63,9 @@ fn chain(case: &mut Case, draw: &mut Draw<'_>, dtype: DType) {
     let arrays: Vec<_> =
         (0..4).map(|_| case.array(draw, dtype, &shape, Kind::Any, Domain::Integers)).collect();
     for _ in 0..draw.within(2, 10) {
-        let (a, b, out) = (draw.below(4), draw.below(4), draw.below(4));
+        let a = draw.below(4);
+        let b = draw.below(4);
+        let out = draw.below(4);
         let input = |place: usize| Operand::from(arrays[place].clone());
         let operators: [Operator; 5] =
             [Binary::Add.into(), Binary::Max.into(), Binary::Min.into(), Operator::Copy, Unary::Sign.into()];

@@ -55,7 +55,8 @@ fn sums(out: &Array, add: impl FnOnce(&mut Vec<Terms>)) -> Vec<Expect> {
 }
 
 pub(super) fn conv2d(conv: Conv2d, inputs: &[&Array], out: &Array) -> Vec<Expect> {
-    let (images, weights) = (inputs[0], inputs[1]);
+    let images = inputs[0];
+    let weights = inputs[1];
     let mut terms = vec![Terms::NONE; out.values.len()];
     for_each_product(conv, &images.shape, &weights.shape, &out.shape, |at, image, weight| {
         add_product(&mut terms[place(at, &out.shape)], images, image, weights.at(weight).as_f64());

@@ -33,7 +33,8 @@ pub(super) fn expected(custom: CustomOperator, inputs: &[Input], outputs: &[Arra
         "the reference of {custom} returned {lens:?} elements, expected {expected:?}: as many as each output has"
     );
     let of_output = |(values, output): (Vec<f64>, &Array)| {
-        let (dtype, units) = (output.dtype, definition.units(output.dtype));
+        let dtype = output.dtype;
+        let units = definition.units(output.dtype);
         let expect = |value: f64| match dtype {
             _ if dtype.is_float() => Expect::Near(value, units * element::ulp(dtype, value)),
             DType::Bool => Expect::Exactly(Value::Int((value != 0.0).into())),

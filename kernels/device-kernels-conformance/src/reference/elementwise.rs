@@ -156,7 +156,8 @@ pub fn erf(a: f64) -> f64 {
         return (1.0 - upper_erfc(a.abs())).copysign(a);
     }
     // 2 / sqrt(pi) * exp(-a^2) * sum of 2^n * a^(2 n + 1) / (1 * 3 * .. * (2 n + 1))
-    let (mut term, mut sum) = (a, a);
+    let mut term = a;
+    let mut sum = a;
     for n in 1..200 {
         term *= 2.0 * a * a / f64::from(2 * n + 1);
         sum += term;
@@ -278,7 +279,9 @@ fn power(a: i128, b: i128) -> i128 {
             _ => 0,
         };
     }
-    let (mut result, mut factor, mut exponent) = (1_u64, a as u64, b as u64);
+    let mut result = 1_u64;
+    let mut factor = a as u64;
+    let mut exponent = b as u64;
     while exponent > 0 {
         if exponent & 1 == 1 {
             result = result.wrapping_mul(factor);

@@ -10,7 +10,8 @@ use crate::tolerance::{self, Terms, computed_in};
 /// The elements of a window in one direction, and how many there are with the padding. A window may be far
 /// larger than the images, so that nothing here runs over all of it.
 fn window(pool: Pool2d, axis: usize, at: usize, size: usize) -> (Vec<usize>, usize) {
-    let (padding, dilation) = (pool.padding[axis], pool.dilation[axis]);
+    let padding = pool.padding[axis];
+    let dilation = pool.dilation[axis];
     // Counted from the start of the padding.
     let start = at * pool.stride[axis];
     let is_inside = |place: &usize| {
@@ -39,7 +40,8 @@ pub(crate) fn places(
 /// The places of an adaptive window.
 fn adaptive(at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)>, f64) {
     let range = |axis: usize| {
-        let (size, windows) = (image[axis], out[axis]);
+        let size = image[axis];
+        let windows = out[axis];
         at[axis] * size / windows..((at[axis] + 1) * size).div_ceil(windows)
     };
     let places: Vec<_> = range(2).flat_map(|y| range(3).map(move |x| (y, x))).collect();
@@ -49,7 +51,8 @@ fn adaptive(at: &[usize], image: &[usize], out: &[usize]) -> (Vec<(usize, usize)
 
 /// The largest elements, and where they are.
 pub(super) fn max_pool(pool: Pool2d, input: &Array, out: &[usize]) -> [Vec<Expect>; 2] {
-    let (mut largest, mut wheres) = (Vec::new(), Vec::new());
+    let mut largest = Vec::new();
+    let mut wheres = Vec::new();
     for_each_index(out, |at| {
         let (places, _) = places(pool, false, at, &input.shape);
         let elements: Vec<(Value, usize)> =
@@ -179,7 +182,8 @@ mod tests {
     fn a_window_of_padding_alone_has_the_mean_zero_and_the_smallest_number() {
         // Its elements are at both sides of the image.
         let pool = Pool2d { kernel: [1, 2], stride: [1, 1], padding: [0, 1], dilation: [1, 2] };
-        let (image, out) = (row(&[5.0]), [1, 1, 1, 1]);
+        let image = row(&[5.0]);
+        let out = [1, 1, 1, 1];
         for count_padding in [false, true] {
             assert_eq!(likely(&mean(PoolingWindows::Fixed(pool, count_padding), &image, &out)), [0.0]);
             assert_eq!(

@@ -131,14 +131,17 @@ pub(super) fn softmax(dim: usize, input: &Array, logarithm: bool) -> Vec<Expect>
 
 /// The product of matrices. A batch and a bias are broadcast.
 pub(super) fn matmul(inputs: &[&Array], shape: &[usize]) -> Vec<Expect> {
-    let (a, b, bias) = (inputs[0], inputs[1], inputs.get(2));
+    let a = inputs[0];
+    let b = inputs[1];
+    let bias = inputs.get(2);
     let dtype = a.dtype;
     let depth = a.shape[a.shape.len() - 1];
     let rank = shape.len();
     let mut expected = Vec::new();
     for_each_index(shape, |index| {
         let factors = |k: usize| {
-            let (mut of_a, mut of_b) = (index.to_vec(), index.to_vec());
+            let mut of_a = index.to_vec();
+            let mut of_b = index.to_vec();
             (of_a[rank - 1], of_b[rank - 2]) = (k, k);
             (a.at_broadcast(&of_a), b.at_broadcast(&of_b))
         };

@@ -16,7 +16,8 @@ pub(super) fn sort(
     input: &Array,
     shape: &[usize],
 ) -> Vec<Vec<Expect>> {
-    let (mut values, mut indices) = (Vec::new(), Vec::new());
+    let mut values = Vec::new();
+    let mut indices = Vec::new();
     let mut rows = Rows::default();
     for_each_index(shape, |index| {
         let row = rows.of(dim, descending, input, index);

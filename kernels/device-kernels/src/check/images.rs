@@ -64,7 +64,8 @@ pub(super) fn pooling(
         let Some(steps) = steps else {
             return input.expect_if(false, of_input, "[n, c, h, w] that a window fits into");
         };
-        let (stride, count) = (pool.stride[axis], steps / pool.stride[axis] + 1);
+        let stride = pool.stride[axis];
+        let count = steps / pool.stride[axis] + 1;
         let inside = |count: usize| (count - 1).saturating_mul(stride) < size + padding;
         let fits = found == count || (found == steps.div_ceil(stride) + 1 && inside(found));
         let expected = match axis {

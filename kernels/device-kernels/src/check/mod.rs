@@ -39,7 +39,8 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
     let outputs = arrays(outputs)?;
     for (_, layout) in &outputs {
         if layout.may_repeat() {
-            let (shape, strides) = (layout.shape().to_vec(), layout.strides().to_vec());
+            let shape = layout.shape().to_vec();
+            let strides = layout.strides().to_vec();
             return Err(Problem::Repeated { shape, strides });
         }
     }
@@ -55,7 +56,8 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
         }
         Operator::MatMul => return matmul(inputs, one(&outputs)?),
         Operator::ArgReduce { dim, .. } => {
-            let (input, out) = (one_array(inputs)?, one(&outputs)?);
+            let input = one_array(inputs)?;
+            let out = one(&outputs)?;
             dimension(dim, input.layout)?;
             Class::Number.check("the input", input.dtype)?;
             Class::Index.check("the output", out.dtype)?;
@@ -66,7 +68,8 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
         }
         Operator::Sort { dim, sorted, .. } => sort(dim, sorted, one_array(inputs)?, &outputs)?,
         Operator::Softmax { dim } | Operator::LogSoftmax { dim } => {
-            let (input, out) = (one_array(inputs)?, one(&outputs)?);
+            let input = one_array(inputs)?;
+            let out = one(&outputs)?;
             dimension(dim, input.layout)?;
             Class::Float.check("the input", input.dtype)?;
             out.same("the output", input.dtype, input.layout.shape())?;
@@ -134,17 +137,20 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
             pooling(pool, ("the output", out), ("the gradient", grad))?;
         }
         Operator::AvgPool2d { pool, .. } => {
-            let (images, out) = (one_array(inputs)?, one(&outputs)?);
+            let images = one_array(inputs)?;
+            let out = one(&outputs)?;
             Class::Float.check("the images", images.dtype)?;
             pooling(pool, ("the images", images), ("the output", out))?;
         }
         Operator::AvgPool2dGrad { pool, .. } => {
-            let (grad, out) = (one_array(inputs)?, one(&outputs)?);
+            let grad = one_array(inputs)?;
+            let out = one(&outputs)?;
             Class::Float.check("the gradient", grad.dtype)?;
             pooling(pool, ("the output", out), ("the gradient", grad))?;
         }
         Operator::AdaptiveAvgPool2d => {
-            let (images, out) = (one_array(inputs)?, one(&outputs)?);
+            let images = one_array(inputs)?;
+            let out = one(&outputs)?;
             adaptive(("the images", images), ("the output", out))?;
             some(("the images", images), out)?;
         }
@@ -382,7 +388,8 @@ fn indices(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem>
 /// Whether indices have as many dimensions as what they are for, and in all others but `dim` no more
 /// elements.
 fn inside(index: Array<'_>, layout: &Layout, dim: usize) -> Result<(), Problem> {
-    let (found, limit) = (index.layout.shape(), layout.shape());
+    let found = index.layout.shape();
+    let limit = layout.shape();
     let fits = found.len() == limit.len()
         && (0..found.len()).all(|other| other == dim || found[other] <= limit[other]);
     index.expect_if(fits, "the indices", format_args!("at most {limit:?}, but for dimension {dim},"))

@@ -40,7 +40,8 @@ const NAMES: [&str; 18] = [
 
 pub(crate) fn plan(call: &Call, function: Function, options: Conv2d, target: Target) -> Option<Plan> {
     let [(dtype, out)] = call.outputs() else { return None };
-    let (first, second) = (call.inputs().first()?.array()?.1, call.inputs().get(1)?.array()?.1);
+    let first = call.inputs().first()?.array()?.1;
+    let second = call.inputs().get(1)?.array()?.1;
     let bias = call.inputs().get(2).and_then(|bias| bias.array()).map(|(_, bias)| bias);
     // Images, weights, and what is computed of them; the last is the one that an item has an element of.
     let ([images, weights, maps], order) = match function {
@@ -178,11 +179,13 @@ impl Parts<'_> {
         }
         let ([images, _, ih, iw], [_, depth, kh, kw], [_, all_maps, oh, ow]) =
             (shape(self.images)?, shape(self.weights)?, shape(self.maps)?);
-        let (of_images, of_weights, of_maps) =
-            (strides(self.images)?, strides(self.weights)?, strides(self.maps)?);
+        let of_images = strides(self.images)?;
+        let of_weights = strides(self.weights)?;
+        let of_maps = strides(self.maps)?;
         let groups = self.options.groups;
         let each = all_maps / groups;
-        let (kernel, out) = (kh * kw, oh * ow);
+        let kernel = kh * kw;
+        let out = oh * ow;
         // For each group and image: rows, columns and sum; the matrix that is packed as it is: its array, the
         // stride of its rows, its sum, and the stride of groups; and the output: strides of rows, columns and
         // groups.

@@ -95,7 +95,8 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     arrays.push((out_layout.strides(), out_layout.offset()));
     let count = arrays.len();
     let space = Space::new(out_layout.shape(), &arrays)?.sort(count - 1).merge();
-    let (rank, len) = (space.rank(), space.len());
+    let rank = space.rank();
+    let len = space.len();
     let every: SmallVec<[usize; 4]> = (0..count).collect();
     let inner = space.dims.last();
     let line =

@@ -26,7 +26,9 @@ impl Function {
     /// The expression for inputs of this element, or `None` if there is none for it.
     pub(crate) fn expression(self, of: Element, to: Element) -> Option<&'static str> {
         let number = of.number();
-        let (float, signed, boolean) = (number.is_float(), number.is_signed(), of == Element::Bool);
+        let float = number.is_float();
+        let signed = number.is_signed();
+        let boolean = of == Element::Bool;
         let integer = !float && !boolean;
         let only = |fits: bool, expression| fits.then_some(expression);
         match self {

@@ -92,7 +92,8 @@ fn step(
     target: Target,
 ) -> Option<Step> {
     let out = output.layout;
-    let (first, second) = (call.inputs().first()?.array()?, call.inputs().get(1)?.array()?);
+    let first = call.inputs().first()?.array()?;
+    let second = call.inputs().get(1)?.array()?;
     let layouts = [first.1, second.1, out];
     // The array whose elements have the indices, and the one with their shape: it is read or written once.
     let (index, indexed, shaped) = match form {
@@ -108,7 +109,8 @@ fn step(
     }
     let step = super::index(std::mem::replace(&mut strides[indexed][dim], 0))?;
     let size = super::index(layouts[indexed].shape()[dim])?;
-    let (mut along, mut steps) = (1, [0, 0]);
+    let mut along = 1;
+    let mut steps = [0, 0];
     if form == Form::Add {
         along = super::index(std::mem::replace(&mut shape[dim], 1))?;
         steps = super::indices([strides[0][dim], strides[1][dim]])?;

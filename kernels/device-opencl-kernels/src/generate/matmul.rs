@@ -101,7 +101,9 @@ struct Product {
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let [(dtype, out)] = call.outputs() else { return None };
     let layouts: SmallVec<[_; 3]> = call.inputs().iter().filter_map(Argument::array).collect();
-    let (a, b, bias) = (layouts.first()?.1, layouts.get(1)?.1, layouts.get(2).map(|bias| bias.1));
+    let a = layouts.first()?.1;
+    let b = layouts.get(1)?.1;
+    let bias = layouts.get(2).map(|bias| bias.1);
     let of_bias = bias.unwrap_or(out);
     let arrays = [a, b, out, of_bias];
     let views: SmallVec<[(&[isize], usize); 4]> =
@@ -164,7 +166,8 @@ impl Product {
     }
 
     fn step(&self, recipe: super::Recipe, items: [usize; 3], group: [usize; 3]) -> Step {
-        let (arrays, indices) = (self.arrays(), self.indices(&self.batch));
+        let arrays = self.arrays();
+        let indices = self.indices(&self.batch);
         Step { recipe, arrays, values: SmallVec::new(), indices, items, group }
     }
 
@@ -629,8 +632,8 @@ mod tests {
 
     #[test]
     fn rows_that_are_multiplied_with_the_same_matrix_are_one_matrix() {
-        let (rows, matrix) =
-            (Layout::contiguous([64, 1, 32]).unwrap(), Layout::contiguous([32, 64]).unwrap());
+        let rows = Layout::contiguous([64, 1, 32]).unwrap();
+        let matrix = Layout::contiguous([32, 64]).unwrap();
         let plan = plan(rows, matrix, &[64, 1, 64], true);
         let [Step { recipe: Recipe::Tiled(recipe), .. }] = &plan.steps[..] else { panic!("{plan:?}") };
         assert_eq!(recipe.batch, 0);
@@ -640,7 +643,8 @@ mod tests {
     fn sums_that_are_too_long_to_be_counted_have_a_plan() {
         // 2^63 products, of elements that are repeated.
         let one = Layout::contiguous([1, 1]).unwrap();
-        let (a, b) = (one.broadcast_to([16, 1 << 55]).unwrap(), one.broadcast_to([1 << 55, 16]).unwrap());
+        let a = one.broadcast_to([16, 1 << 55]).unwrap();
+        let b = one.broadcast_to([1 << 55, 16]).unwrap();
         for groups in [false, true] {
             let plan = plan(a, b, &[16, 16], groups);
             assert!(!matches!(&plan.steps[..], [Step { recipe: Recipe::Simple(_), .. }]), "{plan:?}");

@@ -170,13 +170,15 @@ impl Recipe {
         let store = |value: &str| {
             opencl_c::store(self.element, "p1", &format!("o1 + {}", space::place("", 4, 1)), value)
         };
-        let (low, high) = ("0", ["ih", "iw"]);
+        let low = "0";
+        let high = ["ih", "iw"];
         let counts = |count_padding: bool, [y, x]: [&str; 2]| {
             let one = |window: &str, s: &str, p: &str, k: &str, d: &str, size: &str| match count_padding {
                 true => format!("counted({window} * {s} - {p}, {k}, {d}, -{p}, {size} + {p})"),
                 false => format!("counted({window} * {s} - {p}, {k}, {d}, {low}, {size})"),
             };
-            let (y, x) = (one(y, "sy", "py", "kh", "dy", high[0]), one(x, "sx", "px", "kw", "dx", high[1]));
+            let y = one(y, "sy", "py", "kh", "dy", high[0]);
+            let x = one(x, "sx", "px", "kw", "dx", high[1]);
             format!("(($T){y} * ($T){x})")
         };
 

@@ -52,7 +52,8 @@ const BLOCK: i64 = 64;
 pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target) -> Option<Plan> {
     let &[(out, out_layout)] = call.outputs() else { return None };
     let (dtype, layout) = call.inputs().first()?.array()?;
-    let (mut input, output) = (element(dtype)?, element(out)?);
+    let mut input = element(dtype)?;
+    let output = element(out)?;
     let scratch = input.number().element();
     let mut plan = Plan::default();
 
@@ -65,7 +66,8 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
             .collect();
         Some(Space::new(&shape, &arrays)?.sort(0))
     };
-    let (mut kept, mut reduced) = (only(false)?.merge(), only(true)?);
+    let mut kept = only(false)?.merge();
+    let mut reduced = only(true)?;
     for dim in &mut reduced.dims {
         dim.strides[1] = 0;
     }
@@ -76,7 +78,8 @@ pub(crate) fn plan(call: &Call, reduction: Reduction, dims: Dims, target: Target
     let to = (Place::Array(1), kept.offsets[1]);
     let total = reduced.len();
     loop {
-        let (outputs, len) = (kept.len(), reduced.len());
+        let outputs = kept.len();
+        let len = reduced.len();
         let form = form(&kept, &reduced, target);
         let part = part(form, outputs, len, target);
         let parts = (len + part - 1) / part.max(1);
@@ -149,7 +152,8 @@ fn part(form: Form, outputs: i64, len: i64, target: Target) -> i64 {
 
 fn form(kept: &Space, reduced: &Space, target: Target) -> Form {
     let step = |dim: Option<&Dim>| dim.map_or(0, |dim| dim.strides[0]);
-    let (inner, outer) = (reduced.dims.last(), kept.dims.last());
+    let inner = reduced.dims.last();
+    let outer = kept.dims.last();
     if target.traits.groups {
         // Neighbouring items read neighbouring elements if each has its own output.
         let neighbours = step(outer) != 0 && step(outer) < step(inner);

@@ -39,7 +39,8 @@ const BLOCKING: [(&str, Blocking); 4] = [
 ];
 
 fn a_blocking_copy_that_fails(context: &Context) -> Result<(), Failure> {
-    let (buffer, other) = (context.filled(&[BEFORE; LEN])?, context.filled(&[1; LEN])?);
+    let buffer = context.filled(&[BEFORE; LEN])?;
+    let other = context.filled(&[1; LEN])?;
     for (kind, copy) in BLOCKING {
         for _ in 0..3 {
             fail_next_copy(context.device())?;
@@ -58,7 +59,8 @@ fn a_blocking_copy_that_fails(context: &Context) -> Result<(), Failure> {
 fn a_failed_copy_touches_nothing_else(context: &Context) -> Result<(), Failure> {
     let third = 40 * context.alignment();
     let before = bytes(1, 3 * third);
-    let (buffer, other) = (context.filled(&before)?, context.filled(&before)?);
+    let buffer = context.filled(&before)?;
+    let other = context.filled(&before)?;
     let neighbour = context.filled(&before)?;
     type Part = fn(&Buffer, &Buffer, usize) -> Result<(), DeviceError>;
     let copies: [(&str, Part); 3] = [

@@ -61,8 +61,10 @@ fn the_last_of_a_kind_counts(context: &Context) -> Result<(), Failure> {
 
 fn a_slow_device_is_right(context: &Context) -> Result<(), Failure> {
     const BY: Duration = Duration::from_millis(10);
-    let (first, second) = (context.stream()?, context.stream()?);
-    let (buffer, copy) = (context.filled(&[BEFORE; LEN])?, context.filled(&[BEFORE; LEN])?);
+    let first = context.stream()?;
+    let second = context.stream()?;
+    let buffer = context.filled(&[BEFORE; LEN])?;
+    let copy = context.filled(&[BEFORE; LEN])?;
     inject(context.device(), Fault::Slow { by: BY })?;
     let begun = Instant::now();
     for round in 0..4 {

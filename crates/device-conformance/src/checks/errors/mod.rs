@@ -47,7 +47,8 @@ struct Scene {
 const BEFORE: u8 = 0xEE;
 
 fn scene(context: &Context) -> Result<Scene, Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&[BEFORE; LEN])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&[BEFORE; LEN])?;
     let drivers_queue = is_a_drivers_queue(&stream)?;
     Ok(Scene { stream, buffer, drivers_queue })
 }
@@ -62,7 +63,8 @@ fn is_about(error: &DeviceError, device: Device) -> Result<(), Failure> {
 
 /// Expects the error that another call returned for the same failure.
 fn is_the_same(error: &DeviceError, as_this: &DeviceError, what: &str) -> Result<(), Failure> {
-    let (error, expected) = (error.to_string(), as_this.to_string());
+    let error = error.to_string();
+    let expected = as_this.to_string();
     ensure!(
         error == expected,
         "{what}: expected the error of the work that failed, `{expected}`, got: {error}"
@@ -73,7 +75,8 @@ fn is_the_same(error: &DeviceError, as_this: &DeviceError, what: &str) -> Result
 /// Expects a stream to write, copy and read.
 fn works(stream: &Stream, what: &str) -> Result<(), Failure> {
     let expected = bytes(0x55, LEN);
-    let (buffer, copy) = (stream.device().allocate(LEN)?, stream.device().allocate(LEN)?);
+    let buffer = stream.device().allocate(LEN)?;
+    let copy = stream.device().allocate(LEN)?;
     stream.write(&buffer, 0, expected.clone())?;
     stream.copy(&buffer, &copy)?;
     let read = stream.read(&copy, 0..LEN)?.wait()?;

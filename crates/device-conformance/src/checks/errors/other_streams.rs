@@ -74,12 +74,14 @@ fn another_device_goes_on(context: &Context) -> Result<(), Failure> {
 fn waits_for_it(context: &Context, other: Device) -> Result<(), Failure> {
     for is_held_back in [true, false] {
         let Scene { stream, buffer, drivers_queue } = scene(context)?;
-        let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
+        let waiting = other.create_stream()?;
+        let there = filled(other, &[3; LEN])?;
         let release = is_held_back.then(|| hold_back(&stream)).transpose()?;
         failing_write(&stream, &buffer, 1)?;
         waiting.wait_event(&stream.record()?)?;
         waiting.write(&there, 0, vec![1; LEN])?;
-        let (read, behind) = (waiting.read(&there, ..)?, waiting.record()?);
+        let read = waiting.read(&there, ..)?;
+        let behind = waiting.record()?;
         drop(release);
         let waited = expect_failed(waiting.synchronize(), "a stream that waits for an event with an error")?;
         expect_error(read.wait(), "a read behind a wait for an event with an error")?;
@@ -125,7 +127,8 @@ fn one_of_many_threads(context: &Context) -> Result<(), Failure> {
         let (sender, errors) = mpsc::channel();
         in_threads(8, |index| {
             let sender = sender.clone();
-            let (stream, buffer) = (context.stream()?, context.allocate(500)?);
+            let stream = context.stream()?;
+            let buffer = context.allocate(500)?;
             for time in 0..20 {
                 let value = (index * 20 + time) as u8;
                 // A refusal on submission is a report as well.

@@ -149,7 +149,8 @@ fn work_behind_is_skipped_until_told(context: &Context) -> Result<(), Failure> {
         !drivers_queue,
         "the device does work while it is enqueued, or has queues that may do what is already in them"
     );
-    let (behind, later) = (context.filled(&[3; LEN])?, context.filled(&[4; LEN])?);
+    let behind = context.filled(&[3; LEN])?;
+    let later = context.filled(&[4; LEN])?;
     let source = context.filled(&[5; LEN])?;
     let ran = Arc::new(AtomicBool::new(false));
     let runs = Arc::clone(&ran);

@@ -218,7 +218,8 @@ fn of_a_stream_that_is_gone(context: &Context) -> Result<(), Failure> {
 }
 
 fn of_two_streams(context: &Context) -> Result<(), Failure> {
-    let (first, second) = (scene(context)?, scene(context)?);
+    let first = scene(context)?;
+    let second = scene(context)?;
     for scene in [&first, &second] {
         failing_write(&scene.stream, &scene.buffer, 1)?;
         // Otherwise the fault could hit the write of the other stream.

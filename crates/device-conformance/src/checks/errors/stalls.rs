@@ -97,7 +97,8 @@ fn a_stall_holds_up_no_other_stream(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_stall_holds_up_no_peer(context: &Context) -> Result<(), Failure> {
-    let (peer, stalled) = (context.peer()?, stall(context)?);
+    let peer = context.peer()?;
+    let stalled = stall(context)?;
     works(&peer.create_stream()?, "on a peer, during a stall")?;
     let there = filled(peer, &bytes(1, LEN))?;
     expect_content(&there, &bytes(1, LEN), "by blocking calls, on a peer")?;
@@ -115,7 +116,8 @@ fn a_stall_holds_up_no_cpu(context: &Context) -> Result<(), Failure> {
 
 fn what_stalls_is_not_done(context: &Context) -> Result<(), Failure> {
     let stalled = stall(context)?;
-    let (stream, buffer) = (&stalled.streams[stalled.which], &stalled.buffers[stalled.which]);
+    let stream = &stalled.streams[stalled.which];
+    let buffer = &stalled.buffers[stalled.which];
     let read = stream.read(buffer, 0..LEN)?;
     for _ in 0..10 {
         ensure!(!stream.query()?, "the query of a stalled stream returns that its work is done");
@@ -132,7 +134,8 @@ fn what_stalls_is_not_done(context: &Context) -> Result<(), Failure> {
 
 fn what_stalls_goes_on(context: &Context) -> Result<(), Failure> {
     for _ in 0..3 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[BEFORE; LEN])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[BEFORE; LEN])?;
         let expected = bytes(2, LEN);
         inject(context.device(), Fault::Stall { nth: 2 })?;
         stream.fill(&buffer, 0..LEN, &[1])?;

@@ -25,7 +25,10 @@ pub(super) const CHECKS: &[Check] = &[
 /// Drops a buffer, a stream, an event and a read, in some order.
 fn drop_in_order(handles: Handles, read: Pending, order: &[usize]) {
     let Handles { buffer, stream, event } = handles;
-    let (mut buffer, mut stream, mut event, mut read) = (Some(buffer), Some(stream), Some(event), Some(read));
+    let mut buffer = Some(buffer);
+    let mut stream = Some(stream);
+    let mut event = Some(event);
+    let mut read = Some(read);
     for which in order {
         match which {
             0 => drop(buffer.take()),
@@ -99,7 +102,8 @@ fn dropping_what_is_old(context: &Context) -> Result<(), Failure> {
             expect_content(new, &expected, format_args!("when old handles were dropped in order {order:?}"))?;
         }
     }
-    let (live, expected) = (context.device().memory_statistics()?.live, new.len() as u64);
+    let live = context.device().memory_statistics()?.live;
+    let expected = new.len() as u64;
     ensure!(live == expected, "expected {expected} live allocations on the new device, got {live}");
     works(context.device(), "when all old handles were dropped")
 }

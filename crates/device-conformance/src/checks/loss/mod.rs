@@ -31,7 +31,8 @@ const LEN: usize = 2000;
 fn works(device: Device, what: &str) -> Result<(), Failure> {
     let expected = bytes(0x55, LEN);
     expect_content(&filled(device, &expected)?, &expected, what)?;
-    let (stream, buffer) = (device.create_stream()?, device.allocate(LEN)?);
+    let stream = device.create_stream()?;
+    let buffer = device.allocate(LEN)?;
     stream.write(&buffer, 0, expected.clone())?;
     let read = stream.read(&buffer, 0..LEN)?.wait()?;
     expect_bytes(&read, &expected, what)?;
@@ -48,7 +49,8 @@ struct Handles {
 
 impl Handles {
     fn new(device: Device) -> Result<Self, Failure> {
-        let (buffer, stream) = (filled(device, &[1; LEN])?, device.create_stream()?);
+        let buffer = filled(device, &[1; LEN])?;
+        let stream = device.create_stream()?;
         stream.fill(&buffer, 0..LEN, &[2])?;
         let event = stream.record()?;
         stream.synchronize()?;

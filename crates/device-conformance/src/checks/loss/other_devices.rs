@@ -40,8 +40,10 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn other_devices_go_on(context: &Context) -> Result<(), Failure> {
-    let (peer, expected) = (context.peer()?, bytes(3, LEN));
-    let (there, stream) = (filled(peer, &expected)?, peer.create_stream()?);
+    let peer = context.peer()?;
+    let expected = bytes(3, LEN);
+    let there = filled(peer, &expected)?;
+    let stream = peer.create_stream()?;
     for what in ["with a peer lost", "after the peer was lost again"] {
         lose(context.device())?;
         expect_content(&there, &expected, what)?;
@@ -56,9 +58,12 @@ fn other_devices_go_on(context: &Context) -> Result<(), Failure> {
 }
 
 fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
-    let (peer, expected) = (context.peer()?, bytes(4, LEN));
-    let (here, there) = (context.filled(&[1; LEN])?, filled(peer, &expected)?);
-    let (stream, spare) = (peer.create_stream()?, peer.allocate(LEN)?);
+    let peer = context.peer()?;
+    let expected = bytes(4, LEN);
+    let here = context.filled(&[1; LEN])?;
+    let there = filled(peer, &expected)?;
+    let stream = peer.create_stream()?;
+    let spare = peer.allocate(LEN)?;
     lose(context.device())?;
     for _ in 0..2 {
         expect_error(spare.copy_from(&here), "a copy from a lost device to a peer")?;
@@ -78,10 +83,12 @@ fn copies_with_it_harm_no_peer(context: &Context) -> Result<(), Failure> {
 
 fn a_source_that_is_reset(context: &Context) -> Result<(), Failure> {
     const LONG: usize = 2 << 20;
-    let (peer, expected) = (context.peer()?, bytes(4, LEN));
+    let peer = context.peer()?;
+    let expected = bytes(4, LEN);
     let kept = filled(peer, &expected)?;
     for _ in 0..3 {
-        let (source, stream) = (context.filled(&vec![1; LONG])?, peer.create_stream()?);
+        let source = context.filled(&vec![1; LONG])?;
+        let stream = peer.create_stream()?;
         let copies: Vec<_> = (0..12).map(|_| peer.allocate(LONG)).collect::<Result<_, _>>()?;
         for copy in &copies {
             stream.copy(&source, copy)?;
@@ -101,13 +108,16 @@ fn a_source_that_is_reset(context: &Context) -> Result<(), Failure> {
 
 /// A stream of another device waits for an event of this device, which is then lost.
 fn waits_and_gets_the_error(context: &Context, other: Device) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
-    let (waiting, there) = (other.create_stream()?, filled(other, &[3; LEN])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&[1; LEN])?;
+    let waiting = other.create_stream()?;
+    let there = filled(other, &[3; LEN])?;
     let release = hold_back(&stream)?;
     stream.fill(&buffer, 0..LEN, &[2])?;
     waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![4; LEN])?;
-    let (read, behind) = (waiting.read(&there, ..)?, waiting.record()?);
+    let read = waiting.read(&there, ..)?;
+    let behind = waiting.record()?;
     lose(context.device())?;
     drop(release);
     expect_lost(waiting.synchronize(), "a stream that waits for an event of a lost device")?;
@@ -127,15 +137,19 @@ fn who_waits_for_it_is_told(context: &Context) -> Result<(), Failure> {
 
 /// The work before the event stalls in its queue, so that the peer's queue waits, and not the host.
 fn whose_queue_waits_for_it_is_not_lost(context: &Context) -> Result<(), Failure> {
-    let (device, peer) = (context.device(), context.peer()?);
-    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
-    let (waiting, there) = (peer.create_stream()?, filled(peer, &[3; LEN])?);
+    let device = context.device();
+    let peer = context.peer()?;
+    let stream = context.stream()?;
+    let buffer = context.filled(&[1; LEN])?;
+    let waiting = peer.create_stream()?;
+    let there = filled(peer, &[3; LEN])?;
     inject(device, Fault::Stall { nth: 1 })?;
     // Not a fill, which a driver may refuse.
     stream.write(&buffer, 0, vec![2; LEN])?;
     waiting.wait_event(&stream.record()?)?;
     waiting.write(&there, 0, vec![4; LEN])?;
-    let (read, behind) = (waiting.read(&there, ..)?, waiting.record()?);
+    let read = waiting.read(&there, ..)?;
+    let behind = waiting.record()?;
     inject(device, Fault::Unplug)?;
     expect_error(waiting.synchronize(), "a stream whose queue waits for an event of a lost device")?;
     expect_error(read.wait(), "a read behind the wait of a queue for an event of a lost device")?;
@@ -151,7 +165,8 @@ fn whose_queue_waits_for_it_is_not_lost(context: &Context) -> Result<(), Failure
 }
 
 fn the_cpu_goes_on(context: &Context) -> Result<(), Failure> {
-    let (cpu, here) = (Device::cpu(), context.filled(&[1; LEN])?);
+    let cpu = Device::cpu();
+    let here = context.filled(&[1; LEN])?;
     let kept = filled(cpu, &bytes(5, LEN))?;
     waits_and_gets_the_error(context, cpu)?;
     expect_lost(cpu.allocate(LEN)?.copy_from(&here), "a copy from a lost device to the cpu")?;

@@ -41,7 +41,8 @@ fn the_call_that_finds_it_says_so(context: &Context) -> Result<(), Failure> {
         ("fill", |buffer, _| buffer.fill(0..LEN, &[1])),
     ];
     for (name, call) in calls {
-        let (buffer, other) = (context.filled(&[1; LEN])?, context.filled(&[2; LEN])?);
+        let buffer = context.filled(&[1; LEN])?;
+        let other = context.filled(&[2; LEN])?;
         inject(context.device(), Fault::LoseDevice { nth: 1 })?;
         expect_lost(call(&buffer, &other), name)?;
         expect_lost(call(&buffer, &other), name)?;
@@ -52,7 +53,8 @@ fn the_call_that_finds_it_says_so(context: &Context) -> Result<(), Failure> {
 
 fn work_in_a_queue_finds_it(context: &Context) -> Result<(), Failure> {
     for round in 0..5 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[1; LEN])?;
         let release = hold_back(&stream)?;
         inject(context.device(), Fault::LoseDevice { nth: 2 })?;
         stream.fill(&buffer, 0..LEN, &[2])?;

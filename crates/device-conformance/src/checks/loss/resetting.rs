@@ -27,8 +27,10 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 fn what_is_not_lost_is_not_reset(context: &Context) -> Result<(), Failure> {
-    let (expected, device) = (bytes(1, LEN), context.device());
-    let (buffer, stream) = (context.filled(&expected)?, context.stream()?);
+    let expected = bytes(1, LEN);
+    let device = context.device();
+    let buffer = context.filled(&expected)?;
+    let stream = context.stream()?;
     for _ in 0..3 {
         let error = expect_error(device.reset(), "a reset of a device that is not lost")?;
         ensure!(
@@ -76,7 +78,8 @@ fn what_is_old_stays_lost(context: &Context) -> Result<(), Failure> {
     old.stream.synchronize()?;
     lose(context.device())?;
     reset(context.device())?;
-    let (new, expected) = (Handles::new(context.device())?, bytes(6, LEN));
+    let new = Handles::new(context.device())?;
+    let expected = bytes(6, LEN);
     new.buffer.write(0, &expected)?;
     for (name, outcome) in old.call_all() {
         expect_lost(outcome, &format!("{name}, after a reset"))?;
@@ -105,13 +108,15 @@ fn what_is_old_stays_lost(context: &Context) -> Result<(), Failure> {
 
 fn the_current_stream_is_a_new_one(context: &Context) -> Result<(), Failure> {
     let device = context.device();
-    let (old, old_default) = (context.stream()?, device.default_stream()?);
+    let old = context.stream()?;
+    let old_default = device.default_stream()?;
     let _guard = StreamGuard::new(&old);
     lose(device)?;
     reset(device)?;
     let expected = bytes(8, LEN);
     expect_content(&context.filled(&expected)?, &expected, "with an old stream as the current one")?;
-    let (current, default) = (device.current_stream()?, device.default_stream()?);
+    let current = device.current_stream()?;
+    let default = device.default_stream()?;
     ensure!(
         current != old && default != old_default,
         "the current stream or the default stream belongs to the lost device"

@@ -33,7 +33,8 @@ pub(super) const CHECKS: &[Check] = &[
 
 fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
     for _ in 0..3 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[1; LEN])?;
         let before = stream.read(&buffer, 0..LEN)?.wait()?;
         expect_bytes(&before, &[1; LEN], "a read before the loss")?;
         let release = hold_back(&stream)?;
@@ -51,7 +52,8 @@ fn reads_in_the_queue_are_told(context: &Context) -> Result<(), Failure> {
 
 /// Makes a stream stall. Returns the event behind the stall.
 fn stalled_stream(context: &Context) -> Result<(Stream, Event), Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&[1; LEN])?;
     inject(context.device(), Fault::Stall { nth: 1 })?;
     stream.write(&buffer, 0, vec![2; LEN])?;
     stream.write(&buffer, 0, vec![3; LEN])?;
@@ -109,7 +111,8 @@ fn threads_that_wait_wake_up(context: &Context) -> Result<(), Failure> {
 }
 
 fn a_thread_that_waits_for_the_device_wakes_up(context: &Context) -> Result<(), Failure> {
-    let (device, spare) = (context.device(), context.filled(&[1; 16])?);
+    let device = context.device();
+    let spare = context.filled(&[1; 16])?;
     let (_stalled, _) = stalled_stream(context)?;
     let waiting = vec![("a thread that waits for the device", thread::spawn(move || device.synchronize()))];
     thread::sleep(Duration::from_millis(10));
@@ -121,7 +124,8 @@ fn a_thread_that_waits_for_the_device_wakes_up(context: &Context) -> Result<(), 
 }
 
 fn a_task_that_awaits_wakes_up(context: &Context) -> Result<(), Failure> {
-    let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+    let stream = context.stream()?;
+    let buffer = context.filled(&[1; LEN])?;
     let release = hold_back(&stream)?;
     let read = stream.read(&buffer, 0..LEN)?;
     let waiting =
@@ -135,9 +139,11 @@ fn a_task_that_awaits_wakes_up(context: &Context) -> Result<(), Failure> {
 fn a_loss_without_a_call_wakes_them_up(context: &Context) -> Result<(), Failure> {
     let device = context.device();
     for round in 1..=3 {
-        let (stream, buffer) = (context.stream()?, context.filled(&[1; LEN])?);
+        let stream = context.stream()?;
+        let buffer = context.filled(&[1; LEN])?;
         let release = hold_back(&stream)?;
-        let (read, event) = (stream.read(&buffer, 0..LEN)?, stream.record()?);
+        let read = stream.read(&buffer, 0..LEN)?;
+        let event = stream.record()?;
         let synchronizes = stream.clone();
         let waiting = vec![
             ("a thread that waits for a read", thread::spawn(move || read.wait().map(drop))),

@@ -110,7 +110,8 @@ impl Hub {
                 return Err(io::Error::other(panic));
             }
         };
-        let (mailbox, changed) = (Mutex::default(), Condvar::new());
+        let mailbox = Mutex::default();
+        let changed = Condvar::new();
         let seat = Arc::new(Seat { name: name.clone(), wants_device_times, mailbox, changed });
         let own = Arc::clone(&seat);
         thread::Builder::new().name(format!("observer {name}")).spawn(move || own.run(self, observer))?;
@@ -225,7 +226,8 @@ impl Hub {
 fn deliver(seats: &[Arc<Seat>], batch: Batch) {
     let Some((last, others)) = seats.split_last() else { return };
     for seat in others {
-        let (thread, records) = (Arc::clone(&batch.thread), batch.records.clone());
+        let thread = Arc::clone(&batch.thread);
+        let records = batch.records.clone();
         seat.post(Batch { thread, records, lost: batch.lost });
     }
     last.post(batch);
@@ -338,7 +340,8 @@ impl Seat {
             });
         };
         if let Err(panic) = isolate(observes) {
-            let (name, message) = (&self.name, panic.message());
+            let name = &self.name;
+            let message = panic.message();
             log_isolated(|| {
                 log::error!("the observer `{name}` panicked, and gets no more records: {message}")
             });
@@ -382,7 +385,9 @@ mod tests {
 
     #[test]
     fn flushes_of_a_blocked_observer_share_a_message() {
-        let (name, mailbox, changed) = (String::new(), Mutex::default(), Condvar::new());
+        let name = String::new();
+        let mailbox = Mutex::default();
+        let changed = Condvar::new();
         let seat = Seat { name, wants_device_times: false, mailbox, changed };
         let batch =
             || Batch { thread: Arc::new(Thread { number: 1, name: None }), records: Vec::new(), lost: 1 };

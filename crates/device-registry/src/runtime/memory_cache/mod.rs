@@ -129,7 +129,8 @@ impl<M: Clone> MemoryCache<M> {
             return Some(taken);
         }
         state.unpark(&self.sizes);
-        let (pool, longest) = (self.sizes.pool(size), self.sizes.longest_fit(size));
+        let pool = self.sizes.pool(size);
+        let longest = self.sizes.longest_fit(size);
         let shortest = Free { pool, size, order: 0, segment: 0, start: 0 };
         let found = *state.free.range(shortest..).next()?;
         if found.pool != pool || found.size > longest {
@@ -178,7 +179,8 @@ impl<M: Clone> MemoryCache<M> {
     /// Like [`put`](Self::put), for a block that queued work of one stream may still use.
     #[must_use = "the drop of what it returns gives the memory back"]
     pub(crate) fn put_promised(&self, block: Block, order: &StreamOrder) -> Vec<M> {
-        let (progress, free_at) = (order.progress(), order.free_at());
+        let progress = order.progress();
+        let free_at = order.free_at();
         let mut state = lock(&self.state);
         // Checked under the lock: a thread that advances the progress takes the lock after that, and finds
         // the block.
@@ -301,9 +303,11 @@ impl<M: Clone> State<M> {
     /// Keeps a block that was in use. Returns what is to be given back to the driver instead.
     fn put(&mut self, cache: &MemoryCache<M>, block: Block) -> Vec<M> {
         self.in_use -= block.size as u64;
-        let (limit, closed) = (self.limit, self.closed);
+        let limit = self.limit;
+        let closed = self.closed;
         let segment = self.segment(block.segment);
-        let (is_whole, segment_size) = (block.size == segment.size(), segment.size() as u64);
+        let is_whole = block.size == segment.size();
+        let segment_size = segment.size() as u64;
         let is_held = segment.is_last(block.size) && (cache.is_held)(segment.memory());
         if is_whole && !is_held && !closed && !self.holds_too_much(0, self.peak_in_use) {
             self.park(&cache.sizes, block);
@@ -358,7 +362,8 @@ impl<M: Clone> State<M> {
     /// that touch it, which are not in the lists any more.
     fn take_from_segment(&mut self, block: Block) -> (usize, usize) {
         let touching = self.segment(block.segment).put(block.start, block.size);
-        let (mut start, mut size) = (block.start, block.size);
+        let mut start = block.start;
+        let mut size = block.size;
         for other in touching.into_iter().flatten() {
             (start, size) = (start.min(other.start), size + other.size);
             self.free.remove(&other);
@@ -386,7 +391,8 @@ impl<M: Clone> State<M> {
         self.free.remove(&found);
         let size = if sizes.splits(found.pool, found.size - size) { size } else { found.size };
         let segment = self.segment(found.segment);
-        let (idle, memory) = (segment.use_block(found.start, size), segment.memory().clone());
+        let idle = segment.use_block(found.start, size);
+        let memory = segment.memory().clone();
         if let Some(idle) = idle {
             self.idle.remove(&idle);
         }

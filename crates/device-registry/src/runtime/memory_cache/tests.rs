@@ -176,7 +176,8 @@ fn with_a_limit_of_zero_no_block_has_more_than_it_needs() {
 fn a_closed_cache_keeps_nothing() {
     for reuse in [MemoryReuse::Rounded, DIVIDED] {
         let cache = cache(reuse);
-        let (first, second) = (cache.add(1, 512, 512).1, cache.add(2, 512, 512).1);
+        let first = cache.add(1, 512, 512).1;
+        let second = cache.add(2, 512, 512).1;
         assert!(cache.put(first).is_empty());
         assert_eq!(cache.close(), [1]);
         assert_eq!(cache.put(second), [2]);

@@ -127,7 +127,8 @@ impl Timed {
 
     fn time(&self) -> Option<Instant> {
         let Alignment { event: start, host, device, .. } = &*self.alignment;
-        let (event, start) = (self.event.as_deref()?, start.as_deref()?);
+        let event = self.event.as_deref()?;
+        let start = start.as_deref()?;
         let elapsed = device.call("elapsed time", |_| event.elapsed_since(start)).ok()?;
         let time = host.checked_add(elapsed)?;
         let drift = self.alignment.drift.load(Ordering::Relaxed);

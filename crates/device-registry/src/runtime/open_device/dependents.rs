@@ -87,7 +87,8 @@ impl KeptMemory {
     /// The memory of a span, if it is of this device.
     pub(crate) fn of(span: &Span, device: &OpenDevice) -> Option<Self> {
         let allocation = span.allocation();
-        let (place, users) = (Arc::as_ptr(allocation), Arc::strong_count(allocation));
+        let place = Arc::as_ptr(allocation);
+        let users = Arc::strong_count(allocation);
         allocation.is_owned_by(device).then_some(Self { place, users })
     }
 }

@@ -141,7 +141,8 @@ impl OpenDevice {
         // needless wait, or is missed.
         let is_last = |memory: &KeptMemory| spans[&memory.place] >= memory.users;
         let has_promised = |queue: &dyn StreamQueue| {
-            let (cache, progress) = (self.cache.as_ref(), queue.progress());
+            let cache = self.cache.as_ref();
+            let progress = queue.progress();
             cache.zip(progress).is_some_and(|(cache, progress)| cache.has_promised(progress))
         };
         let last_use = |(memory, queue): (Vec<KeptMemory>, Arc<dyn StreamQueue>)| {

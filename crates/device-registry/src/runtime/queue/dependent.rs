@@ -148,7 +148,8 @@ impl StreamQueue for Queue {
     fn collect(&self) -> bool {
         let mut any = self.collect_marked();
         let in_flight = lock(&self.in_flight);
-        let (left, reached) = (!in_flight.is_empty(), in_flight.reached());
+        let left = !in_flight.is_empty();
+        let reached = in_flight.reached();
         drop(in_flight);
         if left && let Some(driver) = self.driver.as_deref() {
             match self.device.call("query", |_| self.query_driver(driver)) {
@@ -186,7 +187,8 @@ impl StreamQueue for Queue {
         if self.driver.is_some() {
             return lock(&self.in_flight).memory_of(self.device);
         }
-        let (state, mut memory) = (lock(&self.state), Vec::new());
+        let state = lock(&self.state);
+        let mut memory = Vec::new();
         for operation in state.before_the_first_that_may_not_end() {
             operation.add_memory(self.device, &mut memory);
         }

@@ -322,7 +322,8 @@ impl Queue {
             self.device.check("launch")?;
             let state = lock(&self.state);
             if state.is_idle() {
-                let (device, queue) = (self.device, &**self);
+                let device = self.device;
+                let queue = &**self;
                 let work = || Work::Launch { kernel: options.name, buffers: spans.len() };
                 let id = if activity::is_on() { self.record_enqueued(work()) } else { None };
                 // It owns the spans, so that they are dropped before it counts as finished.
@@ -346,7 +347,8 @@ impl Queue {
             if let Err(error) = thread.spawn(move || queue.work()) {
                 drop(state);
                 let error = BackendError::other("cannot start the stream's thread").with_source(error);
-                let (device, call) = (self.device.device(), operation.name());
+                let device = self.device.device();
+                let call = operation.name();
                 let error = DeviceError::Call { device, call, error };
                 // The caller may hold `submitting`: a value that is dropped here must not wait for it.
                 device_use::forbid(|| operation.skip(device, error.clone()));

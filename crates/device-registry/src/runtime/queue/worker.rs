@@ -45,7 +45,9 @@ impl Queue {
                 state = wait(&self.work, state);
                 continue;
             };
-            let (number, call, failures) = (state.finished, operation.name(), state.failure.count());
+            let number = state.finished;
+            let call = operation.name();
+            let failures = state.failure.count();
             (state.under_way, state.ends_by_itself) = (Some(call), operation.ends_by_itself());
             let id = state.take_id(number);
             let skipped = state.failure.skips(number);

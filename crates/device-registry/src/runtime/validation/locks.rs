@@ -117,7 +117,8 @@ impl Shared {
     }
 
     pub(super) fn downgrade(&self) -> SharedWeak {
-        let (open, failure) = (Arc::clone(&self.open), Arc::clone(&self.failure));
+        let open = Arc::clone(&self.open);
+        let failure = Arc::clone(&self.failure);
         SharedWeak { stream: Arc::downgrade(&self.stream), open, failure }
     }
 }
@@ -164,7 +165,9 @@ pub(super) fn within_a_call(ledger: &Arc<Ledger>, stream: &SharedWeak, run: impl
         return run();
     }
     let probe = Arc::new(Probe::default());
-    let (its, ledgers, open) = (Arc::clone(&probe), Arc::clone(ledger), Arc::clone(&stream.open));
+    let its = Arc::clone(&probe);
+    let ledgers = Arc::clone(ledger);
+    let open = Arc::clone(&stream.open);
     let (stream, failure) = (Weak::clone(&stream.stream), Arc::clone(&stream.failure));
     let begun = thread::Builder::new().name("validation".to_owned()).spawn(move || {
         if !ledgers.is_lost()

@@ -117,7 +117,8 @@ impl StreamDriver for ValidatedStream {
     fn record(&self, options: &EventOptions) -> Result<Box<dyn EventDriver>, BackendError> {
         let event = self.submit("record", |stream| stream.record(options))?;
         let number = self.recorded.fetch_add(1, Ordering::SeqCst);
-        let (ledger, done) = (Arc::clone(&self.ledger), Arc::clone(&self.done));
+        let ledger = Arc::clone(&self.ledger);
+        let done = Arc::clone(&self.done);
         Ok(Box::new(ValidatedEvent { ledger, event, number, done, is_done: AtomicBool::new(false) }))
     }
 

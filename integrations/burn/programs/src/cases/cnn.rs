@@ -58,7 +58,8 @@ fn pictures(count: usize, side: usize) -> Vec<Picture> {
     let mut numbers = Numbers::new(11);
     let picture = |_| {
         let class = numbers.below(CLASSES);
-        let (width, shift) = (1 + class / 2, numbers.below(side));
+        let width = 1 + class / 2;
+        let shift = numbers.below(side);
         let pixel = |at| {
             let across = if class.is_multiple_of(2) { at % side } else { at / side };
             let bright = (across + shift) / width % 2 == 0;
@@ -80,7 +81,8 @@ fn batch(pictures: &[Picture], side: usize, device: &Device) -> (Tensor<3>, Tens
 }
 
 pub(super) fn prepare(size: Size, device: &Device) -> Epoch {
-    let (side, batch_size) = (size.of(28, 12), size.of(64, 2));
+    let side = size.of(28, 12);
+    let batch_size = size.of(64, 2);
     let pictures = pictures(size.of(4, 2) * batch_size, side);
     let device = device.clone().autodiff();
     let mut model = with_weights(Network::new(size.of(512, 8), &device), 12);

@@ -40,7 +40,9 @@ impl Cell {
     fn step(&self, input: Tensor<2>, state: State) -> State {
         let gates = self.from_input.forward(input) + self.from_hidden.forward(state.hidden);
         let gate = |number| gates.clone().narrow(1, number * HIDDEN, HIDDEN);
-        let (add, forget, show) = (sigmoid(gate(0)), sigmoid(gate(1)), sigmoid(gate(2)));
+        let add = sigmoid(gate(0));
+        let forget = sigmoid(gate(1));
+        let show = sigmoid(gate(2));
         let memory = forget * state.memory + add * gate(3).tanh();
         State { hidden: show * self.norm.forward(memory.clone()).tanh(), memory }
     }
@@ -84,7 +86,8 @@ impl Network {
 fn waves(count: usize, time: usize) -> Vec<(Vec<f32>, f32)> {
     let mut numbers = Numbers::new(3);
     let wave = |_| {
-        let (phase, speed) = (numbers.within(3.0), 0.5 + numbers.within(0.2));
+        let phase = numbers.within(3.0);
+        let speed = 0.5 + numbers.within(0.2);
         let mut values: Vec<f32> = (0..=time).map(|at| (phase + speed * at as f32).sin()).collect();
         let next = values.pop().unwrap_or_default();
         (values, next)

@@ -84,7 +84,8 @@ impl ModuleMapper for Clip {
 fn blocks(count: usize) -> Vec<[f32; PIXELS]> {
     let mut numbers = Numbers::new(7);
     let block = |_| {
-        let (left, top) = (numbers.below(18), numbers.below(18));
+        let left = numbers.below(18);
+        let top = numbers.below(18);
         std::array::from_fn(|pixel| {
             let inside = (left..left + 10).contains(&(pixel % 28)) && (top..top + 10).contains(&(pixel / 28));
             numbers.within(0.1) + if inside { 0.8 } else { -0.8 }
@@ -106,7 +107,8 @@ pub(super) fn prepare(size: Size, device: &Device) -> Epoch {
     let mut critic = with_weights(Layers::new(critic, false, &device), 9);
     Epoch::training(move || {
         let optimizer = || RmsPropConfig::new().with_momentum(0.0).init();
-        let (mut for_generator, mut for_critic) = (optimizer(), optimizer());
+        let mut for_generator = optimizer();
+        let mut for_critic = optimizer();
         let mut numbers = Numbers::new(10);
         let mut losses = Vec::new();
         for (number, blocks) in blocks.chunks(batch).enumerate() {

@@ -135,7 +135,8 @@ impl Recipe {
 
     fn count(&self) -> String {
         let t = opencl_c::number_type(self.number());
-        let (own, other) = (self.load("at"), self.load("i"));
+        let own = self.load("at");
+        let other = self.load("i");
         format!(
             "    const Index item = {item};
     if (item >= rows * len) return;

@@ -268,7 +268,10 @@ fn random_programs_find_each_defect() {
         (ForgetsWhatIsFree, ["there is room for"; 2]),
     ] {
         let found = seeds(20).find_map(|seed| {
-            let (cache, taken, freed, starts) = (cache(DIVIDED), Vec::new(), Vec::new(), Vec::new());
+            let cache = cache(DIVIDED);
+            let taken = Vec::new();
+            let freed = Vec::new();
+            let starts = Vec::new();
             let mut wrong = Wrong { cache, defect, taken, freed, starts, closed: false };
             program(&mut wrong, seed, 300).err()
         });
