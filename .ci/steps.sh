@@ -383,13 +383,6 @@ burn_served() {
     rm -rf "$folder"
 }
 
-step run burn-next 150 'burn 0.23 on registered devices: that it compiles'
-burn-next() {
-    cd integrations/burn-next
-    CARGO_TARGET_DIR=../../target/burn-next cargo check --locked --tests
-    forget ../../target/burn-next
-}
-
 # Makes an environment with PyTorch and the package, and goes to it. `venv` is empty where Python's registry cannot be
 # reached.
 in_torch() {
@@ -584,8 +577,8 @@ torch-programs() {
     rm -rf "$venv"
 }
 
-step slow burn-next-tests 450 'burn 0.23 on registered devices, without a patch: the tests and the programs'
-burn-next-tests() {
+step slow burn-next 450 'burn 0.23 on registered devices, without a patch: the tests and the programs'
+burn-next() {
     install_drivers
     cd integrations/burn-next
     export CARGO_TARGET_DIR=../../target/burn-next
