@@ -5,5 +5,6 @@ mod layers;
 mod left_out;
 mod locks;
 mod pages;
+mod pass_throughs;
 mod unused_dependencies;
 mod variables;
