@@ -1,5 +1,4 @@
-//! The C interface of a decoder in a file, version 0. The crate `decoder-files` opens such files; this one
-//! opens none.
+//! The C interface of a decoder in a file, version 0. [`files`](crate::files) opens such files.
 //!
 //! The file is a shared library, in any language, that exports the function [`SYMBOL`]. The function has no
 //! arguments and returns a [`DecoderTable`]. Only the types in this module cross between the library and the
@@ -15,6 +14,12 @@
 //! has. For any other change, the number in the symbol's name grows.
 
 use std::ffi::c_void;
+use std::slice;
+
+use device_registry::registry::isolate;
+use device_tensor::ndarray::Array3;
+
+use crate::{DecodeError, Picture};
 
 /// The name of the function that a library exports, a [`TableFunction`].
 pub const SYMBOL: &str = "codec_decoder_v0";
@@ -45,7 +50,7 @@ pub struct DecoderTable {
 
 /// The arguments of one [`DecodeFunction`] call, all valid until it returns.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DecodeCall {
     /// The bytes of a PNG file, whose header the program has checked.
     pub png: *const u8,
@@ -61,4 +66,45 @@ pub struct DecodeCall {
     /// Reports an error: a message in UTF-8 and its length. The library calls it on the thread of the call,
     /// before it returns another status than [`OK`].
     pub fail: unsafe extern "C" fn(context: *mut c_void, message: *const u8, len: usize),
+}
+
+impl DecodeCall {
+    /// Serves the call in a library that is written in Rust: writes the pixels that `decode` returns, or
+    /// reports an error. Returns the status.
+    ///
+    /// A panic of `decode` is an error, and does not leave this function.
+    ///
+    /// # Safety
+    ///
+    /// The call must be as the program passed it, and this thread the one that got it.
+    #[must_use]
+    pub unsafe fn decode_with(
+        &self,
+        decode: impl FnOnce(&Picture<'_>) -> Result<Array3<u8>, DecodeError>,
+    ) -> u32 {
+        let failure = |error| match error {
+            DecodeError::Damaged(cause) => (DAMAGED, cause.to_string()),
+            error => (FAILED, format!("{error:?}")),
+        };
+        let write = || {
+            // SAFETY: by the interface, they are that many bytes.
+            let png = unsafe { slice::from_raw_parts(self.png, self.png_len) };
+            let pixels = Picture::new(png).and_then(|picture| decode(&picture)).map_err(failure)?;
+            // The program may have another version of this crate.
+            if pixels.shape() != self.shape {
+                let (expected, found) = (self.shape, pixels.shape());
+                return Err((FAILED, format!("expected a picture of shape {expected:?}, found {found:?}")));
+            }
+            // SAFETY: by the interface, there is room for the elements of the shape, which `pixels` has.
+            let room = unsafe { slice::from_raw_parts_mut(self.pixels, pixels.len()) };
+            room.iter_mut().zip(&pixels).for_each(|(to, from)| *to = *from);
+            Ok(())
+        };
+        let outcome = isolate(write).unwrap_or_else(|panicked| Err((FAILED, panicked.to_string())));
+        let Err((status, message)) = outcome else { return OK };
+        // SAFETY: the context belongs to the function, this is the thread of the call, and the message is a
+        // string's.
+        unsafe { (self.fail)(self.context, message.as_ptr(), message.len()) };
+        status
+    }
 }

@@ -38,14 +38,17 @@
 //!
 //! The program says `device_registry::autoload!();` once. That line links backends and decoders alike.
 //!
-//! A decoder can also be in a file that the program finds while it runs: see [`c_interface`].
+//! A decoder can also be in a file that the program finds while it runs: see [`files`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
 pub mod c_interface;
 mod decode;
 mod decoder;
 mod error;
+#[allow(unsafe_code)]
+pub mod files;
 mod picture;
 
 /// Written here as `codec::entry_points! { … }`, with [`DECODERS`] as the group.
