@@ -1,17 +1,16 @@
 //! The C interface of a decoder in a file, version 0. [`files`](crate::files) opens such files.
 //!
-//! The file is a shared library, in any language, that exports the function [`SYMBOL`]. The function has no
-//! arguments and returns a [`DecoderTable`]. Only the types in this module cross between the library and the
-//! program: a library in Rust has its own copy of this crate, and may have been built by another compiler.
+//! The file is a shared library, in any language, that exports one function, a [`DecodeFunction`] with the name
+//! [`SYMBOL`]. Only the types in this module cross between the library and the program: a library in Rust has
+//! its own copy of this crate, and may have been built by another compiler.
 //!
 //! - No memory changes its owner. The picture, the pixels and the [`DecodeCall`] belong to the program, and
 //!   the library keeps none of their addresses. The library reports an error with [`DecodeCall::fail`], which
 //!   copies the message.
 //! - No panic and no exception leaves a function.
-//! - The table and its functions stay valid until the process ends.
 //!
-//! A later version may append functions to the table: [`DecoderTable::struct_size`] says which ones a library
-//! has. For any other change, the number in the symbol's name grows.
+//! After any change, the number in the symbol's name grows. An interface of more functions has a table of them
+//! that begins with its size, such as `device_plugin.h`.
 
 use std::ffi::c_void;
 use std::slice;
@@ -21,8 +20,8 @@ use device_tensor::ndarray::Array3;
 
 use crate::{DecodeError, Picture};
 
-/// The name of the function that a library exports, a [`TableFunction`].
-pub const SYMBOL: &str = "codec_decoder_v0";
+/// The name of the function that a library exports, a [`DecodeFunction`].
+pub const SYMBOL: &str = "codec_decode_v0";
 
 /// Returned by a [`DecodeFunction`] that has written every pixel.
 pub const OK: u32 = 0;
@@ -31,22 +30,9 @@ pub const DAMAGED: u32 = 1;
 /// Returned by a [`DecodeFunction`] after any other error. Programs treat unknown values as this one.
 pub const FAILED: u32 = 2;
 
-/// Returns the table, which is never null.
-pub type TableFunction = unsafe extern "C" fn() -> *const DecoderTable;
-
 /// Decodes one picture on the host, and returns [`OK`], [`DAMAGED`] or [`FAILED`]. Several threads may call
 /// it at once.
 pub type DecodeFunction = unsafe extern "C" fn(call: *const DecodeCall) -> u32;
-
-/// The functions of a decoder.
-#[repr(C)]
-#[derive(Debug)]
-pub struct DecoderTable {
-    /// The size of this table in bytes, as the library was built.
-    pub struct_size: usize,
-    /// The function that decodes; a null pointer is an error.
-    pub decode: Option<DecodeFunction>,
-}
 
 /// The arguments of one [`DecodeFunction`] call, all valid until it returns.
 #[repr(C)]

@@ -16,7 +16,7 @@ use device_tensor::ndarray::Array3;
 use entry_points::{Installed, LoadFailure, RegisterError};
 use libloading::Library;
 
-use crate::c_interface::{DAMAGED, DecodeCall, DecodeFunction, DecoderTable, OK, SYMBOL, TableFunction};
+use crate::c_interface::{DAMAGED, DecodeCall, DecodeFunction, OK, SYMBOL};
 use crate::{DecodeError, Decoder, Picture, decoders};
 
 /// Installs the library `file` as the decoder for the backend `name`.
@@ -32,8 +32,8 @@ use crate::{DecodeError, Decoder, Picture, decoders};
 /// # Safety
 ///
 /// A library's code runs in this process with all its rights, from the moment when the library is opened. The
-/// file and the libraries that it needs must be sound to run here. If the file exports `codec_decoder_v0`,
-/// that function and its table must be as [`c_interface`](crate::c_interface) demands.
+/// file and the libraries that it needs must be sound to run here. If the file exports `codec_decode_v0`,
+/// that function must be as [`c_interface`](crate::c_interface) demands.
 #[track_caller]
 pub unsafe fn install(name: impl Into<String>, file: impl Into<PathBuf>) -> Result<(), RegisterError> {
     let file = file.into();
@@ -65,35 +65,9 @@ impl FileDecoder {
         // Its functions are to stay valid, and a thread of its own may run in it.
         let library = ManuallyDrop::new(library);
         // SAFETY: a function of this name has this type, by the interface.
-        let table = unsafe { library.get::<TableFunction>(SYMBOL) };
-        let table = table.map_err(|error| not_a_decoder(&error))?;
-        // SAFETY: the interface has no conditions for this call, and defines the table that it returns.
-        unsafe { Self::from_table(table()) }
-    }
-
-    /// # Safety
-    ///
-    /// A table that is not null must begin with its size, and be that large.
-    unsafe fn from_table(table: *const DecoderTable) -> Result<Self, LoadFailure> {
-        if table.is_null() {
-            return Err(LoadFailure::new(format!("`{SYMBOL}` returned a null pointer, expected a table")));
-        }
-        // SAFETY: a table that is not null begins with its size, and no reference to the rest, which may be
-        // missing, is made.
-        let found = unsafe { (&raw const (*table).struct_size).read() };
-        let needed = size_of::<DecoderTable>();
-        if found < needed {
-            let message =
-                format!("expected a table of {needed} bytes or more from `{SYMBOL}`, found {found}");
-            return Err(LoadFailure::new(message));
-        }
-        // SAFETY: the table is as large as the type, so it has the field.
-        match unsafe { (*table).decode } {
-            Some(decode) => Ok(Self { decode }),
-            None => Err(LoadFailure::new(format!(
-                "expected a function `decode` in the table of `{SYMBOL}`, found none"
-            ))),
-        }
+        let decode =
+            unsafe { library.get::<DecodeFunction>(SYMBOL) }.map_err(|error| not_a_decoder(&error))?;
+        Ok(Self { decode: *decode })
     }
 }
 
@@ -156,8 +130,6 @@ fn not_a_decoder(error: &dyn Error) -> LoadFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::ptr;
-
     use super::*;
     use crate::c_interface::FAILED;
 
@@ -210,29 +182,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_another_version_is_an_error_with_both_sizes_unless_it_is_longer() {
-        unsafe extern "C" fn decode(_: *const DecodeCall) -> u32 {
-            OK
-        }
-        let table = DecoderTable { struct_size: size_of::<DecoderTable>(), decode: None };
-        let longer = (DecoderTable { struct_size: 48, decode: Some(decode) }, [0_usize; 4]);
-        let short = size_of::<usize>();
-        // SAFETY: each is null, or as large as it says.
-        let refused = |table| unsafe { FileDecoder::from_table(table) }.err().map(|error| error.to_string());
-        let expected = "`codec_decoder_v0` returned a null pointer, expected a table";
-        assert_eq!(refused(ptr::null()).as_deref(), Some(expected));
-        let expected = "expected a table of 16 bytes or more from `codec_decoder_v0`, found 8";
-        assert_eq!(refused((&raw const short).cast()).as_deref(), Some(expected));
-        let expected = "expected a function `decode` in the table of `codec_decoder_v0`, found none";
-        assert_eq!(refused(&table).as_deref(), Some(expected));
-        assert_eq!(refused((&raw const longer).cast()), None);
-    }
-
-    #[test]
     #[cfg(target_pointer_width = "64")]
     fn libraries_that_exist_find_each_field_where_it_was() {
         use std::mem::offset_of;
-        assert_eq!([offset_of!(DecoderTable, struct_size), offset_of!(DecoderTable, decode)], [0, 8]);
         assert_eq!([offset_of!(DecodeCall, png), offset_of!(DecodeCall, png_len)], [0, 8]);
         assert_eq!([offset_of!(DecodeCall, shape), offset_of!(DecodeCall, pixels)], [16, 40]);
         assert_eq!([offset_of!(DecodeCall, context), offset_of!(DecodeCall, fail)], [48, 56]);

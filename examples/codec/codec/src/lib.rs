@@ -17,26 +17,9 @@
 //!
 //! # Writing a decoder
 //!
-//! A decoder is a crate, by custom called `codec-NAME`, that registers itself in one block at its root:
-//!
-//! ```rust,standalone_crate
-//! use codec::{DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadFailure, Picture};
-//! use device_registry::Device;
-//! use device_tensor::Tensor;
-//!
-//! codec::entry_points! {
-//!     #[distributed_slice(DECODERS)]
-//!     pub static ACME: DecoderDescriptor = DecoderDescriptor::new("acme", load);
-//! }
-//!
-//! fn load() -> Result<Box<dyn Decoder>, LoadFailure> {
-//!     // Look for the library that decodes, and say what was looked for.
-//!     Err(LoadFailure::unavailable("looked for libacmejpeg.so.2"))
-//! }
-//! # fn main() {}
-//! ```
-//!
-//! The program says `device_registry::autoload!();` once. That line links backends and decoders alike.
+//! A decoder is a crate, by custom called `codec-NAME`, that registers itself in [`DECODERS`] by
+//! [`entry_points!`]: `codec-openreg` is one. The program says `device_registry::autoload!();` once. That line
+//! links backends and decoders alike.
 //!
 //! A decoder can also be in a file that the program finds while it runs: see [`files`].
 

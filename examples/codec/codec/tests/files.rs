@@ -51,7 +51,7 @@ fn assert_refused(name: &str, file: &Path, cause: &str) {
     install(name, file);
     let message = format!("{:?}", decoders().load(name).err().expect("the file is no decoder"));
     assert!(message.starts_with(&format!("decoder `{name}` (")), "{message}");
-    let expected = ") failed to load: expected a shared library with the function `codec_decoder_v0`; CODEC_DEVICE_BACKEND_DISABLE=";
+    let expected = ") failed to load: expected a shared library with the function `codec_decode_v0`; CODEC_DEVICE_BACKEND_DISABLE=";
     for part in [&*file.to_string_lossy(), expected, cause] {
         assert!(message.contains(part), "{message}");
     }
@@ -70,7 +70,7 @@ fn what_is_no_decoder_is_an_error_that_names_the_file_and_what_was_expected() {
         ("folder", env::temp_dir(), "Is a directory"),
         ("text", Path::new(PACKAGE).join("Cargo.toml"), "invalid ELF header"),
         // So is a decoder for the next version of the interface.
-        ("libc", libc.expect("it is linked").into(), "undefined symbol: codec_decoder_v0"),
+        ("libc", libc.expect("it is linked").into(), "undefined symbol: codec_decode_v0"),
         ("needs_more", needs_more(), "undefined symbol: function_of_no_library"),
     ] {
         assert_refused(name, &file, cause);

@@ -128,7 +128,7 @@ fn a_decoder_in_a_file_is_opened_by_its_first_use_and_a_wrong_file_is_its_error_
     assert_eq!(decode(&[SAMPLE, IN_A_FILE], &[WITHOUT_LINKED]).0, Some(0), "the cpu decodes");
     let (code, _, stderr) = decode(&[SAMPLE, "--device", "openreg", IN_A_FILE], &[WITHOUT_LINKED]);
     assert_eq!(code, Some(1));
-    for part in [FILE, "expected a shared library with the function `codec_decoder_v0`"] {
+    for part in [FILE, "expected a shared library with the function `codec_decode_v0`"] {
         assert!(stderr.contains(part), "{stderr}");
     }
 }

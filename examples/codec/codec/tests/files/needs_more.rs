@@ -5,7 +5,6 @@ unsafe extern "C" {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn codec_decoder_v0() -> *const u8 {
-    unsafe { function_of_no_library() };
-    std::ptr::null()
+extern "C" fn codec_decode_v0() {
+    unsafe { function_of_no_library() }
 }
