@@ -1,16 +1,16 @@
 //! The C interface of a decoder in a file, version 0. [`files`](crate::files) opens such files.
 //!
-//! The file is a shared library, in any language, that exports one function, a [`DecodeFunction`] with the name
-//! [`SYMBOL`]. Only the types in this module cross between the library and the program: a library in Rust has
-//! its own copy of this crate, and may have been built by another compiler.
+//! The file is a shared library, in any language, that exports one function: a [`DecodeFunction`] with the
+//! name [`SYMBOL`]. Only the types in this module cross between the library and the program. A library in
+//! Rust has its own copy of this crate, and may have been built by another compiler.
 //!
 //! - No memory changes its owner. The picture, the pixels and the [`DecodeCall`] belong to the program, and
 //!   the library keeps none of their addresses. The library reports an error with [`DecodeCall::fail`], which
 //!   copies the message.
 //! - No panic and no exception leaves a function.
 //!
-//! After any change, the number in the symbol's name grows. An interface of more functions has a table of them
-//! that begins with its size, such as `device_plugin.h`.
+//! After any change, the number in the symbol's name grows. An interface of more functions would export a
+//! table of them that begins with its size, as `device_plugin.h` does.
 
 use std::ffi::c_void;
 use std::slice;

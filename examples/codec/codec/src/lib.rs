@@ -18,8 +18,8 @@
 //! # Writing a decoder
 //!
 //! A decoder is a crate, by custom called `codec-NAME`, that registers itself in [`DECODERS`] by
-//! [`entry_points!`]: `codec-openreg` is one. The program says `device_registry::autoload!();` once. That line
-//! links backends and decoders alike.
+//! [`entry_points!`]: `codec-openreg` is one. The program says `device_registry::autoload!();` once. That
+//! line links backends and decoders alike.
 //!
 //! A decoder can also be in a file that the program finds while it runs: see [`files`].
 

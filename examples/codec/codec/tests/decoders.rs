@@ -1,5 +1,5 @@
-//! The group of decoders, with decoders that fail in different ways. They are registered by hand, in a program
-//! without `autoload!`, whose dependencies may not be linked.
+//! The group of decoders, with decoders that fail in different ways. The tests register them by hand, in a
+//! program without `autoload!`, whose dependencies may not be linked.
 
 #![allow(missing_docs)]
 

@@ -7,6 +7,9 @@ use std::process::{Command, Output};
 use device_registry::registry::Switches;
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sample.png");
+const ON_OPENREG: [&str; 3] = [SAMPLE, "--device", "openreg"];
+/// A file that is neither a picture nor a decoder.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The program's exit code, and what it prints to its two outputs.
@@ -49,7 +52,7 @@ fn it_decodes_on_the_device_that_is_named_and_else_on_the_cpu_whatever_is_linked
     for (arguments, device, suffix) in [
         (&[SAMPLE][..], "cpu", ""),
         (&[SAMPLE, "--device", "cpu"], "cpu", ""),
-        (&[SAMPLE, "--device", "openreg"], "openreg:0", " device='openreg:0',"),
+        (&ON_OPENREG, "openreg:0", " device='openreg:0',"),
         (&[SAMPLE, "--device", "openreg:1"], "openreg:1", " device='openreg:1',"),
     ] {
         let expected = format!("shape [3, 4, 6] on {device}\n{ELEMENTS},{suffix} dtype=u8)\n");
@@ -85,7 +88,7 @@ fn a_decoder_that_is_switched_off_is_an_error_that_names_the_variable_and_leaves
             "error: there is no decoder for `openreg:0`; decode on `cpu`, and move the tensor with `.to(device)`\n\
              caused by: decoder `openreg` (codec-openreg {VERSION}) is disabled by {variable}={value}{more}\n"
         );
-        assert_eq!(decode(&[SAMPLE, "--device", "openreg"], &off), (Some(1), String::new(), expected));
+        assert_eq!(decode(&ON_OPENREG, &off), (Some(1), String::new(), expected));
         assert_eq!(decode(&[SAMPLE], &off).0, Some(0));
     }
 }
@@ -94,7 +97,7 @@ fn a_decoder_that_is_switched_off_is_an_error_that_names_the_variable_and_leaves
 fn a_backend_that_is_switched_off_is_the_registrys_error() {
     for (suffix, value, more) in OFF {
         let variable = format!("DEVICE_BACKEND_{suffix}");
-        let (code, _, stderr) = decode(&[SAMPLE, "--device", "openreg"], &[(&variable, value)]);
+        let (code, _, stderr) = decode(&ON_OPENREG, &[(&variable, value)]);
         assert_eq!(code, Some(1));
         let expected = format!(
             "error: backend `openreg` (device-openreg {VERSION}) is disabled by {variable}={value}{more}"
@@ -105,7 +108,7 @@ fn a_backend_that_is_switched_off_is_the_registrys_error() {
 
 #[test]
 fn files_that_are_no_picture_or_not_there_are_errors() {
-    let (code, _, stderr) = decode(&[concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], &[]);
+    let (code, _, stderr) = decode(&[FILE], &[]);
     assert_eq!(code, Some(1));
     assert!(stderr.starts_with("error: expected a PNG picture"), "{stderr}");
     let (code, _, stderr) = decode(&["no-such-file.png"], &[]);
@@ -114,9 +117,9 @@ fn files_that_are_no_picture_or_not_there_are_errors() {
     assert_eq!(decode(&[], &[]).0, Some(2), "no arguments are wrong usage");
 }
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-/// A file that is no decoder: a test that passes with it has not opened it.
+/// Installs a file that is no decoder: a program that succeeds has not opened it.
 const IN_A_FILE: &str = concat!("--decoder=openreg=", env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+const ON_OPENREG_IN_A_FILE: [&str; 4] = [SAMPLE, "--device", "openreg", IN_A_FILE];
 /// Leaves the name `openreg` to the file.
 const WITHOUT_LINKED: (&str, &str) = ("CODEC_DEVICE_BACKEND_DISABLE", "codec-openreg/*");
 
@@ -126,7 +129,7 @@ fn a_decoder_in_a_file_is_opened_by_its_first_use_and_a_wrong_file_is_its_error_
     assert_eq!(code, Some(0));
     assert!(table.contains(&format!("installed; file: {FILE}")), "{table}");
     assert_eq!(decode(&[SAMPLE, IN_A_FILE], &[WITHOUT_LINKED]).0, Some(0), "the cpu decodes");
-    let (code, _, stderr) = decode(&[SAMPLE, "--device", "openreg", IN_A_FILE], &[WITHOUT_LINKED]);
+    let (code, _, stderr) = decode(&ON_OPENREG_IN_A_FILE, &[WITHOUT_LINKED]);
     assert_eq!(code, Some(1));
     for part in [FILE, "expected a shared library with the function `codec_decode_v0`"] {
         assert!(stderr.contains(part), "{stderr}");
@@ -137,7 +140,7 @@ fn a_decoder_in_a_file_is_opened_by_its_first_use_and_a_wrong_file_is_its_error_
 fn a_linked_decoder_goes_before_one_in_a_file() {
     let (_, table, _) = decode(&["--list", IN_A_FILE], &[]);
     assert!(table.contains(&format!("duplicate of codec-openreg {VERSION}; file: {FILE}")), "{table}");
-    assert_eq!(decode(&[SAMPLE, "--device", "openreg", IN_A_FILE], &[]).0, Some(0));
+    assert_eq!(decode(&ON_OPENREG_IN_A_FILE, &[]).0, Some(0));
 }
 
 #[test]
@@ -150,14 +153,8 @@ fn decoders_in_files_can_be_switched_off() {
         assert!(table.contains(&expected), "{table}");
     }
     let off = [("CODEC_DEVICE_BACKEND_INSTALLED", "0"), WITHOUT_LINKED];
-    assert_eq!(
-        decode(&[SAMPLE, "--device", "openreg", IN_A_FILE], &off[..1]).0,
-        Some(0),
-        "the linked one stays"
-    );
-    assert!(
-        decode(&[SAMPLE, "--device", "openreg", IN_A_FILE], &off).2.starts_with("error: there is no decoder")
-    );
+    assert_eq!(decode(&ON_OPENREG_IN_A_FILE, &off[..1]).0, Some(0), "the linked one stays");
+    assert!(decode(&ON_OPENREG_IN_A_FILE, &off).2.starts_with("error: there is no decoder"));
 }
 
 #[test]
