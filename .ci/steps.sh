@@ -146,14 +146,15 @@ docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps; }
 
 step run readme 40 'the main job, as the READMEs say'
 readme() {
+    local linked
     expect "tensor([1, 2, 3], device='openreg:0')" cargo run -q -p quickstart -- --device openreg
     expect 'tensor([1, 2, 3])' cargo run -q -p quickstart
     expect "tensor([ 0.5000, -2.0000,  3.2500], device='openreg:1')" \
         cargo run -q -p quickstart -- --device openreg:1 0.5 -2 3.25
-    cargo run -q -p decode -- examples/codec/sample.png --device openreg
-    cargo build -q -p host-decoder
-    CODEC_DEVICE_BACKEND_DISABLE='codec-openreg/*' cargo run -q -p decode -- \
-        examples/codec/sample.png --device openreg --decoder openreg=target/debug/libhost_decoder.so
+    linked=$(cargo run -q -p decode -- examples/codec/sample.png --device openreg)
+    cargo build -q -p codec --example host_decoder
+    expect "$linked" env CODEC_DEVICE_BACKEND_DISABLE='codec-openreg/*' cargo run -q -p decode -- \
+        examples/codec/sample.png --device openreg --decoder openreg=target/debug/examples/libhost_decoder.so
 }
 
 step run tests 300 'the tests, as the README says'
@@ -323,7 +324,7 @@ targets() {
     local target
     for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
         if rustup target add "$target"; then
-            cargo check -p device-plugin -p decoder-files --target "$target"
+            cargo check -p device-plugin -p codec --target "$target"
         else
             echo "skipped: the standard library for $target cannot be had here"
         fi

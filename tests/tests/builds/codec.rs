@@ -13,7 +13,6 @@ const DEPENDENCIES: &str = "
 [dependencies]
 clap = { version = \"4.6\", default-features = false, features = [\"derive\", \"error-context\", \"help\", \"std\", \"usage\"] }
 codec = { path = \"@examples/codec/codec\" }
-decoder-files = { path = \"@examples/codec/decoder-files\" }
 device-registry = { path = \"@crates/device-registry\" }
 ";
 

@@ -1,11 +1,8 @@
-//! Pictures on the devices of `openreg`, and the switches of decoders beside the backends'.
+//! Pictures on the devices of `openreg`.
 
 #![allow(missing_docs)]
 
-use std::process::Command;
-
 use codec::{DecodeError, decode};
-use device_registry::registry::Switches;
 use device_registry::{Device, DeviceError, DeviceGuard, device};
 
 // Links the decoder, and the backend from the dev-dependencies.
@@ -47,55 +44,8 @@ fn the_bytes_go_to_the_device_before_anything_looks_into_them() {
     assert!(matches!(error, DecodeError::Device(DeviceError::NoSuchDevice { count: 2, .. })), "{error:?}");
 }
 
-/// What [`child`] prints with a variable set, or with none.
-fn child_with(variable: Option<(&str, &str)>) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", "--nocapture", "child"]);
-    for prefix in ["DEVICE_BACKEND", "CODEC_DEVICE_BACKEND"] {
-        for variable in Switches::variables(prefix) {
-            command.env_remove(variable);
-        }
-    }
-    let output = command.envs(variable).output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{printed}");
-    printed
-}
-
 #[test]
-#[ignore = "the others run it in a process of its own"]
-fn child() {
-    let device = match device("openreg:1") {
-        Ok(device) => device,
-        Err(error) => return println!("no device: {error:?}"),
-    };
-    match decode(SAMPLE, device) {
-        Ok(tensor) => println!("decoded on {}", tensor.device()),
-        Err(error) => println!("not decoded: {error:?}"),
-    }
-    // The way out that the error suggests.
-    let moved = decode(SAMPLE, Device::cpu()).unwrap().to(device).unwrap();
-    println!("moved to {}, {}", moved.device(), moved.to_vec::<u8>().unwrap() == on_cpu());
-}
-
-#[test]
-fn the_switches_of_decoders_leave_the_backends_alone() {
-    assert!(child_with(None).contains("decoded on openreg:1"));
-    for (variable, value) in [("AUTOLOAD", "0"), ("DISABLE", "open*"), ("SELECT", "acme")] {
-        let variable = format!("CODEC_DEVICE_BACKEND_{variable}");
-        let printed = child_with(Some((&variable, value)));
-        assert!(printed.contains("not decoded: there is no decoder for `openreg:1`"), "{printed}");
-        assert!(printed.contains(&format!("is disabled by {variable}={value}")), "{printed}");
-        assert!(printed.contains("moved to openreg:1, true"), "{printed}");
-    }
-}
-
-#[test]
-fn the_switches_of_backends_leave_no_device_to_decode_on() {
-    for (variable, value) in [("AUTOLOAD", "0"), ("DISABLE", "openreg"), ("SELECT", "acme")] {
-        let variable = format!("DEVICE_BACKEND_{variable}");
-        let printed = child_with(Some((&variable, value)));
-        assert!(printed.contains("no device: "), "{printed}");
-        assert!(printed.contains(&format!("is disabled by {variable}={value}")), "{printed}");
-    }
+fn a_tensor_that_the_cpu_decoded_can_be_moved_instead() {
+    let moved = decode(SAMPLE, Device::cpu()).unwrap().to(device("openreg:1").unwrap()).unwrap();
+    assert_eq!((moved.device().to_string(), moved.to_vec().unwrap()), ("openreg:1".to_owned(), on_cpu()));
 }

@@ -17,35 +17,21 @@
 //!
 //! # Writing a decoder
 //!
-//! A decoder is a crate, by custom called `codec-NAME`, that registers itself in one block at its root:
+//! A decoder is a crate, by custom called `codec-NAME`, that registers itself in [`DECODERS`] by
+//! [`entry_points!`]: `codec-openreg` is one. The program says `device_registry::autoload!();` once. That
+//! line links backends and decoders alike.
 //!
-//! ```rust,standalone_crate
-//! use codec::{DECODERS, DecodeError, Decoder, DecoderDescriptor, LoadFailure, Picture};
-//! use device_registry::Device;
-//! use device_tensor::Tensor;
-//!
-//! codec::entry_points! {
-//!     #[distributed_slice(DECODERS)]
-//!     pub static ACME: DecoderDescriptor = DecoderDescriptor::new("acme", load);
-//! }
-//!
-//! fn load() -> Result<Box<dyn Decoder>, LoadFailure> {
-//!     // Look for the library that decodes, and say what was looked for.
-//!     Err(LoadFailure::unavailable("looked for libacmejpeg.so.2"))
-//! }
-//! # fn main() {}
-//! ```
-//!
-//! The program says `device_registry::autoload!();` once. That line links backends and decoders alike.
-//!
-//! A decoder can also be in a file that the program finds while it runs: see [`c_interface`].
+//! A decoder can also be in a file that the program finds while it runs: see [`files`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
 pub mod c_interface;
 mod decode;
 mod decoder;
 mod error;
+#[allow(unsafe_code)]
+pub mod files;
 mod picture;
 
 /// Written here as `codec::entry_points! { … }`, with [`DECODERS`] as the group.

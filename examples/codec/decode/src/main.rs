@@ -53,7 +53,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let mut out = stdout();
     for (name, file) in &arguments.decoders {
         // SAFETY: a user who names a file makes this program run it, and vouches for it as for any program.
-        unsafe { decoder_files::install(name, file) }?;
+        unsafe { codec::files::install(name, file) }?;
     }
     let Some(path) = &arguments.picture else {
         return Ok(writeln!(out, "{}", codec::decoders().report())?);

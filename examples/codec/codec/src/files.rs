@@ -1,8 +1,8 @@
 //! Decoders in files: a program [installs](install) a shared library as the decoder for a backend, without
 //! being rebuilt.
 //!
-//! [`codec::c_interface`] says what is in such a file. It decodes on the host, and this crate moves the
-//! pixels to the device.
+//! [`c_interface`](crate::c_interface) says what is in such a file. It decodes on the host, and this module
+//! moves the pixels to the device.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -10,14 +10,14 @@ use std::mem::ManuallyDrop;
 use std::path::{self, Path, PathBuf};
 use std::slice;
 
-use codec::c_interface::{DAMAGED, DecodeCall, DecodeFunction, DecoderTable, OK, SYMBOL, TableFunction};
-use codec::{DecodeError, Decoder, LoadFailure, Picture};
 use device_registry::Device;
-use device_registry::registry::RegisterError;
 use device_tensor::Tensor;
 use device_tensor::ndarray::Array3;
-use entry_points::Installed;
+use entry_points::{Installed, LoadFailure, RegisterError};
 use libloading::Library;
+
+use crate::c_interface::{DAMAGED, DecodeCall, DecodeFunction, OK, SYMBOL};
+use crate::{DecodeError, Decoder, Picture, decoders};
 
 /// Installs the library `file` as the decoder for the backend `name`.
 ///
@@ -32,8 +32,8 @@ use libloading::Library;
 /// # Safety
 ///
 /// A library's code runs in this process with all its rights, from the moment when the library is opened. The
-/// file and the libraries that it needs must be sound to run here. If the file exports `codec_decoder_v0`,
-/// that function and its table must be as [`codec::c_interface`] demands.
+/// file and the libraries that it needs must be sound to run here. If the file exports `codec_decode_v0`,
+/// that function must be as [`c_interface`](crate::c_interface) demands.
 #[track_caller]
 pub unsafe fn install(name: impl Into<String>, file: impl Into<PathBuf>) -> Result<(), RegisterError> {
     let file = file.into();
@@ -45,7 +45,7 @@ pub unsafe fn install(name: impl Into<String>, file: impl Into<PathBuf>) -> Resu
         let decoder = unsafe { FileDecoder::open(&opened) }?;
         Ok(Box::new(decoder) as Box<dyn Decoder>)
     };
-    codec::decoders().install(Installed::new(name, file, load))
+    decoders().install(Installed::new(name, file, load))
 }
 
 struct FileDecoder {
@@ -65,29 +65,9 @@ impl FileDecoder {
         // Its functions are to stay valid, and a thread of its own may run in it.
         let library = ManuallyDrop::new(library);
         // SAFETY: a function of this name has this type, by the interface.
-        let table = unsafe { library.get::<TableFunction>(SYMBOL) };
-        let table = table.map_err(|error| not_a_decoder(&error))?;
-        // SAFETY: the interface has no conditions for this call.
-        let table = unsafe { table() };
-        if table.is_null() {
-            return Err(LoadFailure::new(format!("`{SYMBOL}` returned a null pointer, expected a table")));
-        }
-        // SAFETY: a table that is not null begins with its size, and no reference to the rest, which may be
-        // missing, is made.
-        let found = unsafe { (&raw const (*table).struct_size).read() };
-        let needed = size_of::<DecoderTable>();
-        if found < needed {
-            let message =
-                format!("expected a table of {needed} bytes or more from `{SYMBOL}`, found {found}");
-            return Err(LoadFailure::new(message));
-        }
-        // SAFETY: the table is as large as the type, so it has the field.
-        match unsafe { (*table).decode } {
-            Some(decode) => Ok(Self { decode }),
-            None => Err(LoadFailure::new(format!(
-                "expected a function `decode` in the table of `{SYMBOL}`, found none"
-            ))),
-        }
+        let decode =
+            unsafe { library.get::<DecodeFunction>(SYMBOL) }.map_err(|error| not_a_decoder(&error))?;
+        Ok(Self { decode: *decode })
     }
 }
 
@@ -146,4 +126,67 @@ fn not_a_decoder(error: &dyn Error) -> LoadFailure {
     // The loader's text has the details; the error around it has the name of a C function.
     let cause = error.source().unwrap_or(error).to_string();
     LoadFailure::new(format!("expected a shared library with the function `{SYMBOL}`")).with_source(cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::c_interface::FAILED;
+
+    const SAMPLE: &[u8] = include_bytes!("../../sample.png");
+
+    /// What the loader reports of a library whose function is `decode`.
+    fn reported(decode: DecodeFunction) -> String {
+        let picture = Picture::new(SAMPLE).unwrap();
+        format!("{:?}", FileDecoder { decode }.decode(&picture, Device::cpu()).unwrap_err())
+    }
+
+    fn failed(cause: &str) -> String {
+        format!("the decoder for `cpu` failed\ncaused by: {cause}")
+    }
+
+    #[test]
+    fn a_library_reports_a_panic_another_shape_and_bytes_that_are_no_picture() {
+        unsafe extern "C" fn panics(call: *const DecodeCall) -> u32 {
+            // SAFETY: this is the call that the loader made.
+            unsafe { (*call).decode_with(|_| panic!("on purpose")) }
+        }
+        unsafe extern "C" fn returns_another_shape(call: *const DecodeCall) -> u32 {
+            // SAFETY: this is the call that the loader made.
+            unsafe { (*call).decode_with(|_| Ok(Array3::zeros([3, 4, 7]))) }
+        }
+        unsafe extern "C" fn gets_no_picture(call: *const DecodeCall) -> u32 {
+            // SAFETY: this is the call that the loader made, with fewer bytes.
+            unsafe { DecodeCall { png_len: 0, ..*call }.decode_with(|picture| picture.decode_on_host()) }
+        }
+        assert_eq!(reported(panics), failed("it panicked: on purpose"));
+        let other = failed("expected a picture of shape [3, 4, 6], found [3, 4, 7]");
+        assert_eq!(reported(returns_another_shape), other);
+        assert!(reported(gets_no_picture).starts_with(&failed("expected a PNG picture")));
+    }
+
+    #[test]
+    fn the_last_message_counts_and_every_unknown_status_is_a_failure() {
+        unsafe extern "C" fn silent(_: *const DecodeCall) -> u32 {
+            FAILED
+        }
+        unsafe extern "C" fn strange(call: *const DecodeCall) -> u32 {
+            for message in [&b"replaced"[..], b"not UTF-8: \xff"] {
+                // SAFETY: this is the call that the loader made, and the message has this length.
+                unsafe { ((*call).fail)((*call).context, message.as_ptr(), message.len()) };
+            }
+            77
+        }
+        assert_eq!(reported(silent), failed("it reported no message"));
+        assert_eq!(reported(strange), failed("not UTF-8: \u{fffd}"));
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn libraries_that_exist_find_each_field_where_it_was() {
+        use std::mem::offset_of;
+        assert_eq!([offset_of!(DecodeCall, png), offset_of!(DecodeCall, png_len)], [0, 8]);
+        assert_eq!([offset_of!(DecodeCall, shape), offset_of!(DecodeCall, pixels)], [16, 40]);
+        assert_eq!([offset_of!(DecodeCall, context), offset_of!(DecodeCall, fail)], [48, 56]);
+    }
 }
