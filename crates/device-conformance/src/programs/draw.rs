@@ -484,7 +484,7 @@ mod tests {
             let places = places(&program);
             // Computes the order independently of `draw`, as a graph of steps.
             let mut after: Vec<Vec<usize>> = Vec::new();
-            let mut last = vec![None; 4];
+            let mut last = [None; 4];
             let mut last_of_host = None;
             let mut recorded = Vec::new();
             for (index, step) in program.steps.iter().enumerate() {

@@ -167,6 +167,7 @@ pub fn choose(
 ) -> Result<Chosen, DeviceError> {
     let mut search = Search::default();
     let mut candidates = Vec::new();
+    #[expect(clippy::mutable_key_type, reason = "what hashes and compares devices never changes")]
     let mut seen = HashSet::new();
     let _: ControlFlow<()> = search.walk(&Selection::parse(list)?, &[], &mut |search, device| {
         let device = device.resolve();

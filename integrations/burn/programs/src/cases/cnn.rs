@@ -62,7 +62,7 @@ fn pictures(count: usize, side: usize) -> Vec<Picture> {
         let shift = numbers.below(side);
         let pixel = |at| {
             let across = if class.is_multiple_of(2) { at % side } else { at / side };
-            let bright = (across + shift) / width % 2 == 0;
+            let bright = ((across + shift) / width).is_multiple_of(2);
             (if bright { 200.0 } else { 40.0 }) + numbers.within(40.0)
         };
         Picture { pixels: (0..side * side).map(pixel).collect(), class: class as i64 }
