@@ -60,7 +60,7 @@ fn pictures(count: usize, side: usize) -> Vec<Picture> {
         let class = numbers.below(CLASSES);
         let width = 1 + class / 2;
         let shift = numbers.below(side);
-        let pixel = |at| {
+        let pixel = |at: usize| {
             let across = if class.is_multiple_of(2) { at % side } else { at / side };
             let bright = ((across + shift) / width).is_multiple_of(2);
             (if bright { 200.0 } else { 40.0 }) + numbers.within(40.0)
