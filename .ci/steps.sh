@@ -157,13 +157,13 @@ readme() {
         examples/codec/sample.png --device openreg --decoder openreg=target/debug/examples/libhost_decoder.so
 }
 
-step run tests 300 'the tests, as the README says'
+step run tests 240 'the tests, as the README says'
 tests() {
     require opencl wgpu
     cargo test --workspace
 }
 
-step run builds 300 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
+step run builds 380 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
 builds() {
     require opencl wgpu
     # The plugins and stand-ins, which `cargo test` builds only with all tests.
@@ -418,11 +418,12 @@ torch() {
     install -m 644 ../../examples/custom-backend/device-mycpu-file/mycpu_file.plugin.json "$venv/plugins"
     DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
         python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
-    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files.
-    DEVICE_TORCH=openreg pytest
+    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files. Each in two processes.
+    in_two() { pytest -n 2 --dist loadfile "$@"; }
+    DEVICE_TORCH=openreg in_two
     set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py
-    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' pytest "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
-    DEVICE_TORCH=opencl pytest "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
+    DEVICE_TORCH=opencl in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
     for name in openreg opencl; do
         DEVICE_TORCH=$name DEVICE_TORCH_FALLBACK=deny python examples/digits.py "$name" --epochs 1 --compare
     done
@@ -438,8 +439,8 @@ torch() {
             python -c "import torch; print(torch.zeros(2, device='$name'))"
         DEVICE_TORCH=$name python examples/digits.py "$name" --epochs 1 --compare
     done
-    DEVICE_TORCH=myc pytest "$@"
-    DEVICE_TORCH=mycqueue pytest "$@"
+    DEVICE_TORCH=myc in_two "$@"
+    DEVICE_TORCH=mycqueue in_two "$@"
     rm -rf "$venv"
     forget target build ../../examples/custom-backend/target
 }

@@ -12,7 +12,7 @@ if ! install typing_extensions; then
     echo "skipped: Python's package registry cannot be reached"
     exit 3
 fi
-install expecttest filelock fsspec jinja2 networkx numpy pytest 'setuptools>=77' sympy
+install expecttest filelock fsspec jinja2 networkx numpy pytest pytest-xdist 'setuptools>=77' sympy
 # PyTorch without what its wheel for CUDA asks for, 2 GB of NVIDIA's libraries: its other requirements are there.
 install --no-deps "torch==${2:-$(cat "$here/torch-version")}"
 "$folder/bin/python" "$here/stub_nvidia.py"
