@@ -61,7 +61,19 @@ impl DType {
     /// Whether elements are integers. Booleans are not.
     #[must_use]
     pub const fn is_integer(self) -> bool {
-        matches!(self, Self::I32 | Self::I64 | Self::U8 | Self::U32)
+        self.integers().is_some()
+    }
+
+    /// The least and the greatest integer of the type; `None` if its elements are no integers.
+    #[must_use]
+    pub const fn integers(self) -> Option<(i128, i128)> {
+        match self {
+            Self::I32 => Some((i32::MIN as i128, i32::MAX as i128)),
+            Self::I64 => Some((i64::MIN as i128, i64::MAX as i128)),
+            Self::U8 => Some((0, u8::MAX as i128)),
+            Self::U32 => Some((0, u32::MAX as i128)),
+            Self::F32 | Self::F16 | Self::BF16 | Self::F64 | Self::Bool => None,
+        }
     }
 
     /// Whether elements can be indices: `i32`, `i64` and `u32`.

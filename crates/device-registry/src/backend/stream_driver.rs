@@ -136,8 +136,8 @@ pub trait StreamDriver: Send + Sync {
     /// - after an event was recorded, before the first call of one of its functions, and before another
     ///   stream [waits for it](Self::wait_event); a polled query of an event counts;
     /// - after a read was accepted, before a thread waits for it, polls it or awaits it;
-    /// - after about 64 pieces of work, to find memory that is no longer used, and before the stream is
-    ///   dropped.
+    /// - after about 64 spans and other values, to find memory that is no longer used, and before the stream
+    ///   is dropped.
     ///
     /// One flush covers all work before it, so the core does not flush after each event or read. A driver
     /// that wants its device to begin earlier submits in the other functions.

@@ -353,13 +353,8 @@ fn random(distribution: Distribution, dtype: DType) -> Result<(), Problem> {
         }
         Distribution::Integers { low, high } => {
             Class::Integer.check("the output", dtype)?;
-            let range = match dtype {
-                DType::U8 => 0..=i64::from(u8::MAX),
-                DType::U32 => 0..=i64::from(u32::MAX),
-                DType::I32 => i64::from(i32::MIN)..=i64::from(i32::MAX),
-                _ => i64::MIN..=i64::MAX,
-            };
-            let fits = low < high && range.contains(&low) && range.contains(&(high - 1));
+            let (least, greatest) = dtype.integers().unwrap_or_default();
+            let fits = low < high && least <= low.into() && i128::from(high) - 1 <= greatest;
             if fits { Ok(()) } else { invalid("range", "numbers of the type, in order", &(low..high)) }
         }
     }
