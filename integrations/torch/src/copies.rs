@@ -2,8 +2,8 @@
 
 use std::ptr::NonNull;
 
-use device_registry::backend::{HostMemory, Span, open_all_windows};
 use device_registry::HostBuffer;
+use device_registry::backend::{HostMemory, Span, open_all_windows};
 use smallvec::SmallVec;
 
 use crate::devices;
