@@ -4,9 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use device_registry::registry::LoadError;
-use device_registry::{BackendErrorKind, Device, DeviceError};
+use device_registry::{Device, DeviceError};
 
-use crate::work::MOST_TERMS;
+use crate::work::Work;
 
 /// Why something was not computed.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(crate) enum Error {
         #[source]
         error: io::Error,
     },
-    /// The compiler's log for the source.
+    /// The source has the compiler's log.
     #[error("`{origin}` does not compile as {language}")]
     Compile {
         origin: String,
@@ -44,30 +44,11 @@ pub(crate) enum Error {
     /// Native handles of one device are invalid on another.
     #[error("the kernels were compiled for `{device}`, and the stream is of `{stream}`")]
     OtherDevice { device: Device, stream: Device },
-    #[error("{what} have {found:?} bytes, and {expected:?} were expected")]
-    Lengths { what: &'static str, found: [usize; 3], expected: [usize; 3] },
+    #[error("to {work} takes buffers of {expected:?} bytes, and these have {found:?}")]
+    Lengths { work: Work, found: [usize; 3], expected: [usize; 3] },
     /// The device computes something else than the cpu.
     #[error(
         "the result is wrong: element {index} is {found} and on the cpu {expected}; {count} of {len} elements differ"
     )]
     Wrong { index: usize, found: f32, expected: f32, count: usize, len: usize },
-    #[error("the result has {found} bytes, and the cpu's {expected}")]
-    ResultLength { found: usize, expected: usize },
-    /// No operands are small enough.
-    #[error(
-        "an element is the sum of {terms} products, and of more than {MOST_TERMS} no `f32` is sure to hold the exact sum"
-    )]
-    TooManyTerms { terms: u32 },
-}
-
-impl Error {
-    /// An error of compiling: the text's, unless the device says otherwise.
-    pub(crate) fn of_compiling(origin: &str, language: &'static str, error: DeviceError) -> Self {
-        match error.kind() {
-            Some(BackendErrorKind::Invalid) => {
-                Self::Compile { origin: origin.to_owned(), language, error: Box::new(error) }
-            }
-            _ => Self::Device(error),
-        }
-    }
 }

@@ -2,50 +2,75 @@
 
 #![deny(unsafe_code)]
 
-mod arguments;
-mod check;
-mod choice;
 mod error;
 pub mod kernels;
-mod measure;
+mod place;
 mod work;
 
 use std::error::Error;
 use std::io::{self, Write, stdout};
-use std::path;
+use std::path::{self, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, value_parser};
 use device_plugin::Plugins;
-use device_registry::{Device, ErrorChain, backends, devices};
+use device_registry::{Device, ErrorChain, Selection, backends, devices};
 use entry_points::EntryPoint;
 
-use crate::arguments::Arguments;
-use crate::choice::choose;
-use crate::kernels::{KERNELS, Kernels, Language, Text, kernel_sets};
-use crate::work::Work;
+use crate::kernels::{KERNELS, Kernels, Language, kernel_sets};
+use crate::place::Place;
+use crate::work::{Shape, Work};
 
 // Links every backend in Cargo.toml. The kernels for them are modules of this crate.
 device_registry::autoload!();
 
 entry_points::entry_points! {
     #[distributed_slice(KERNELS)]
-    static CPU: EntryPoint<dyn Language> = EntryPoint::new("cpu", kernels::host::cpu);
+    static CPU: EntryPoint<Language> = EntryPoint::new("cpu", kernels::host::cpu);
 
     #[distributed_slice(KERNELS)]
-    static OPENREG: EntryPoint<dyn Language> = EntryPoint::new("openreg", kernels::host::openreg);
+    static OPENREG: EntryPoint<Language> = EntryPoint::new("openreg", kernels::host::openreg);
 
     #[cfg(feature = "opencl-kernels")]
     #[distributed_slice(KERNELS)]
-    static OPENCL: EntryPoint<dyn Language> = EntryPoint::new("opencl", kernels::opencl::load);
+    static OPENCL: EntryPoint<Language> = EntryPoint::new("opencl", kernels::opencl::load);
 
     #[cfg(feature = "wgpu")]
     #[distributed_slice(KERNELS)]
-    static WGPU: EntryPoint<dyn Language> = EntryPoint::new("wgpu", kernels::wgpu::load);
+    static WGPU: EntryPoint<Language> = EntryPoint::new("wgpu", kernels::wgpu::load);
 
     #[cfg(feature = "cuda")]
     #[distributed_slice(KERNELS)]
-    static CUDA: EntryPoint<dyn Language> = EntryPoint::new("cuda", kernels::cuda::load);
+    static CUDA: EntryPoint<Language> = EntryPoint::new("cuda", kernels::cuda::load);
+}
+
+/// Multiplies two matrices and adds two vectors on a device, and compares with the cpu.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    /// The device, such as `opencl` or `wgpu:1`, or a list such as `cuda,wgpu,opencl,cpu`, of which the first
+    /// is taken that is there
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: Selection,
+    /// The matrices: N for two of N x N, or MxKxN for one of M x K and one of K x N
+    #[arg(long, value_name = "SIZE", default_value = "512")]
+    size: Shape,
+    /// The length of the vectors
+    #[arg(long, value_name = "N", default_value = "4194304", value_parser = value_parser!(u32).range(1..))]
+    length: u32,
+    /// How often each is measured
+    #[arg(long, value_name = "N", default_value = "5", value_parser = value_parser!(u16).range(1..))]
+    runs: u16,
+    /// Kernels to compile in place of the built-in ones, in the language of the device: functions `add` and
+    /// `matmul`
+    #[arg(long, value_name = "FILE")]
+    source: Option<PathBuf>,
+    /// A folder with backends in files, each with its manifest. Their names are then devices like any other
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Option<PathBuf>,
+    /// Lists the devices there are, and which of them have kernels
+    #[arg(long, conflicts_with_all = ["device", "size", "length", "runs", "source"])]
+    list: bool,
 }
 
 fn main() -> ExitCode {
@@ -74,32 +99,37 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     if arguments.list {
         return Ok(list()?);
     }
-    let text = arguments.source.as_deref().map(Text::from_file).transpose()?;
-    let (device, passed_over) = choose(&arguments.device)?;
+    // A device that is there is taken although it may have no kernels, which is an error then.
+    let chosen = arguments.device.first_available()?;
     let mut out = stdout();
-    for (text, reason) in passed_over {
-        // The first line only; `--device` with that device alone prints all of them.
+    for (text, reason) in &chosen.passed_over {
+        // The first line only, without the table of all backends.
         writeln!(out, "not {text}: {}", reason.to_string().lines().next().unwrap_or_default())?;
     }
+    let device = chosen.resolve();
     writeln!(out, "device {device}: {}", device.properties()?)?;
 
-    let kernels = Kernels::compile(device, text)?;
+    let kernels = Kernels::compile(device, arguments.source.as_deref())?;
     writeln!(out, "kernels: {}", kernels.language())?;
-    // The results are compared with the cpu's.
     let cpu = Kernels::compile(Device::cpu(), None)?;
     for work in [Work::Add { len: arguments.length }, Work::Matmul(arguments.size)] {
         writeln!(out, "{work}")?;
         // Before anything is computed, as it may not fit.
-        let place = work.place(device)?;
+        let place = Place::new(&kernels, work)?;
         let operands = work.operands()?;
-        let (result, time) = place.measure(&operands, &kernels, arguments.runs)?;
-        writeln!(out, "  {}, {}", time, work.rate(time.median))?;
+        place.write(&operands)?;
+        let (time, clock) = place.median(arguments.runs)?;
+        let milliseconds = time.as_secs_f64() * 1e3;
+        let runs = arguments.runs;
+        writeln!(out, "  {milliseconds:.3} ms ({clock}; median of {runs}), {}", work.rate(time))?;
         if device.is_cpu() {
             writeln!(out, "  not compared: this is the cpu, with which the others are compared")?;
             continue;
         }
-        let reference = work.place(Device::cpu())?;
-        check::compare(&result, &reference.compute(&operands, &cpu)?)?;
+        let reference = Place::new(&cpu, work)?;
+        reference.write(&operands)?;
+        reference.launch()?;
+        work::compare(&place.read()?, &reference.read()?)?;
         writeln!(out, "  as on the cpu, in every bit")?;
     }
     Ok(())
@@ -108,35 +138,22 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
 /// All devices, and what their kernels are written in. Loads each backend and opens no device.
 fn list() -> io::Result<()> {
     let mut out = stdout();
+    // A message of several lines as a part of a line.
+    let indented = |error: &dyn Error| error.to_string().replace('\n', "\n    ");
     for (backend, devices) in devices() {
-        let devices = match devices {
-            Ok(devices) if devices.is_empty() => {
-                writeln!(out, "{}: no devices", backend.name())?;
-                continue;
-            }
-            Ok(devices) => devices,
-            Err(error) => {
-                writeln!(out, "{}: {}", backend.name(), indented(&error.to_string()))?;
-                continue;
-            }
+        let name = backend.name();
+        let kernels = match (&devices, kernel_sets().load(name)) {
+            (Err(error), _) => indented(error),
+            (Ok(devices), _) if devices.is_empty() => "no devices".to_owned(),
+            (_, Ok(language)) => format!("kernels in {}", language.name),
+            (_, Err(error)) => format!("no kernels: {}", indented(&error)),
         };
-        match kernel_sets().load(backend.name()) {
-            Ok(language) => writeln!(out, "{}: kernels in {}", backend.name(), language.name())?,
-            Err(error) => {
-                writeln!(out, "{}: no kernels: {}", backend.name(), indented(&error.to_string()))?;
-            }
-        }
-        for device in devices {
-            match device.properties() {
-                Ok(properties) => writeln!(out, "  {device:<12}  {properties}")?,
-                Err(error) => writeln!(out, "  {device:<12}  {}", indented(&error.to_string()))?,
-            }
+        writeln!(out, "{name}: {kernels}")?;
+        for device in devices.unwrap_or_default() {
+            let properties = device.properties();
+            let properties = properties.map_or_else(|error| indented(&error), |known| known.to_string());
+            writeln!(out, "  {device:<12}  {properties}")?;
         }
     }
     Ok(())
-}
-
-/// A message of several lines as a part of a line.
-fn indented(message: &str) -> String {
-    message.replace('\n', "\n    ")
 }

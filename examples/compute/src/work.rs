@@ -1,81 +1,111 @@
-//! The computations and their operands.
+//! The two computations, with operands that no device rounds, so that results are compared to the bit.
 
+use std::ffi::CStr;
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use device_registry::{Buffer, Device, DeviceError, HostBuffer, Stream};
+use device_registry::{DeviceError, HostBuffer};
 
 use crate::error::Error;
-use crate::kernels::{Kernels, Shape, bytes};
-use crate::measure::{self, Time};
 
-/// An `f32` holds every integer from -2^24 to 2^24.
+/// An `f32` holds every integer from -2^24 to 2^24. So this many products, each at least 1, have an exact sum.
 const LARGEST_EXACT: u32 = 1 << 24;
 
-/// The most products that can be added up exactly: each is at least 1.
-pub(crate) const MOST_TERMS: u32 = LARGEST_EXACT;
+/// The functions that each language has.
+pub(crate) const FUNCTIONS: [&CStr; 2] = [c"add", c"matmul"];
 
-/// The largest operand, in magnitude, with which the sum of this many products is exact: 8, or less for long
-/// sums.
-///
-/// A product of two operands up to `m` is an integer up to `m * m`, so that the sum of any of the `terms`
-/// products is an integer up to `terms * m * m`. That is at most 2^24 here, and an `f32` holds it: nothing is
-/// rounded on the way.
-///
-/// # Errors
-///
-/// [`Error::TooManyTerms`] if not even ones are small enough.
-pub(crate) fn largest_operand(terms: u32) -> Result<u32, Error> {
-    let exact = |largest: &u32| u64::from(terms) * u64::from(largest * largest) <= u64::from(LARGEST_EXACT);
-    [8, 4, 2, 1].into_iter().find(exact).ok_or(Error::TooManyTerms { terms })
-}
-
-/// One of the two things that are computed.
+/// One of the two things that are computed, on `f32` and by rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
+    /// `sum[i] = a[i] + b[i]`, with `len` elements.
     Add { len: u32 },
+    /// `product = a * b`.
     Matmul(Shape),
 }
 
-impl Work {
-    /// The elements of both operands and of the result.
-    fn lens(self) -> [u32; 3] {
-        match self {
-            Self::Add { len } => [len; 3],
-            Self::Matmul(shape) => shape.lens(),
-        }
-    }
+/// The sides of the matrices of a product: M x K times K x N. Each matrix has elements, and no more than
+/// kernels can count. K is at most [`LARGEST_EXACT`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) rows: u32,
+    pub(crate) inner: u32,
+    pub(crate) columns: u32,
+}
 
-    /// How fast it is that takes `time`.
-    pub(crate) fn rate(self, time: Duration) -> Rate {
-        let (amount, unit) = match self {
-            // Two are read and one is written.
-            Self::Add { len } => (3.0 * f64::from(len) * 4.0, "GB/s"),
-            Self::Matmul(shape) => {
-                let [rows, inner, columns] = [shape.rows(), shape.inner(), shape.columns()].map(f64::from);
-                (2.0 * rows * inner * columns, "GFLOP/s")
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split('x').map(|number| number.parse().ok().filter(|&number| number > 0));
+        let [rows, inner, columns] = match numbers.collect::<Option<Vec<u32>>>().as_deref() {
+            Some(&[side]) => [side; 3],
+            Some(&[rows, inner, columns]) => [rows, inner, columns],
+            _ => {
+                let most = u32::MAX;
+                return Err(format!("expected one number from 1 to {most}, or three such as 30x20x10"));
             }
         };
-        Rate { amount, time, unit }
+        let matrices = [(rows, inner), (inner, columns), (rows, columns)];
+        if matrices.iter().any(|&(m, n)| m.checked_mul(n).is_none()) {
+            return Err(format!("a matrix has at most {} elements, for kernels count in 32 bits", u32::MAX));
+        }
+        if inner > LARGEST_EXACT {
+            return Err(format!(
+                "an element is the sum of {inner} products, and of more than {LARGEST_EXACT} no `f32` is sure \
+                 to hold the exact sum"
+            ));
+        }
+        Ok(Self { rows, inner, columns })
     }
+}
 
-    /// How many products, at most, are added up for an element of the result. (To add two numbers is no more
-    /// than to add up two products.)
-    fn terms(self) -> u32 {
+impl Work {
+    /// The name of its function.
+    pub(crate) fn function(self) -> &'static CStr {
         match self {
-            Self::Add { .. } => 2,
-            Self::Matmul(shape) => shape.inner(),
+            Self::Add { .. } => FUNCTIONS[0],
+            Self::Matmul(_) => FUNCTIONS[1],
         }
     }
 
-    /// The operands, the same every time: integers so small that the result is exact, in whatever order it is
-    /// added up, with products rounded or not. None is zero, so that no term can be left out.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::TooManyTerms`]
-    pub(crate) fn operands(self) -> Result<Operands, Error> {
-        let largest = largest_operand(self.terms())?;
+    /// The numbers that its function takes after the three arrays, of which the first is the length of the
+    /// result.
+    pub(crate) fn numbers(self) -> Vec<u32> {
+        match self {
+            Self::Add { len } => vec![len],
+            Self::Matmul(Shape { rows, inner, columns }) => vec![rows * columns, inner, columns],
+        }
+    }
+
+    /// The bytes of both operands and of the result.
+    pub(crate) fn sizes(self) -> [usize; 3] {
+        let lens = match self {
+            Self::Add { len } => [len; 3],
+            Self::Matmul(Shape { rows, inner, columns }) => [rows * inner, inner * columns, rows * columns],
+        };
+        // Where `usize` has 32 bits, some are more than there can be: no device has so many.
+        lens.map(|len| (len as usize).saturating_mul(size_of::<f32>()))
+    }
+
+    /// How fast it is: the bytes that are read and written, or the operations, by the time.
+    pub(crate) fn rate(self, time: Duration) -> String {
+        let (amount, unit) = match self {
+            Self::Add { len } => (3.0 * f64::from(len) * 4.0, "GB/s"),
+            Self::Matmul(Shape { rows, inner, columns }) => {
+                (2.0 * [rows, inner, columns].map(f64::from).iter().product::<f64>(), "GFLOP/s")
+            }
+        };
+        match time.is_zero() {
+            true => format!("too short for a rate in {unit}"),
+            false => format!("{:.3} {unit}", amount / time.as_secs_f64() / 1e9),
+        }
+    }
+
+    /// The operands, the same every time: integers of which no sum is rounded, in whatever order it is added
+    /// up. None is zero, so that no term can be left out.
+    pub(crate) fn operands(self) -> Result<[HostBuffer; 2], Error> {
+        let largest = self.largest_operand();
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut number = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -84,15 +114,24 @@ impl Work {
             let size = (bits % largest + 1) as f32;
             if bits & (1 << 23) == 0 { size } else { -size }
         };
-        let [a, b, _] = self.lens();
-        Ok(Operands([floats(bytes(a), &mut number)?, floats(bytes(b), &mut number)?]))
+        let mut operand = |size| {
+            let mut bytes = HostBuffer::zeroed(size).map_err(DeviceError::Host)?;
+            bytes.as_chunks_mut().0.iter_mut().for_each(|element| *element = number().to_ne_bytes());
+            Ok::<_, Error>(bytes)
+        };
+        let [a, b, _] = self.sizes();
+        Ok([operand(a)?, operand(b)?])
     }
 
-    /// Memory for it on a device, and a stream to do it in.
-    pub(crate) fn place(self, device: Device) -> Result<Place, Error> {
-        let [a, b, result] = self.lens().map(|len| device.allocate(bytes(len)));
-        let (a, b, result) = (a?, b?, result?);
-        Ok(Place { work: self, stream: device.create_stream()?, a, b, result })
+    /// The largest operand `m`, in magnitude. The sum of any of the `terms` products is an integer up to
+    /// `terms * m * m`, which is at most 2^24 here.
+    fn largest_operand(self) -> u32 {
+        let terms = match self {
+            // Two numbers are no more than two products.
+            Self::Add { .. } => 2,
+            Self::Matmul(shape) => shape.inner,
+        };
+        [8, 4, 2].into_iter().find(|m| m * m <= LARGEST_EXACT / terms).unwrap_or(1)
     }
 }
 
@@ -100,93 +139,34 @@ impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Add { len } => write!(f, "add {len} + {len} elements"),
-            Self::Matmul(shape) => {
-                let inner = shape.inner();
-                write!(f, "matmul {} x {inner} by {inner} x {}", shape.rows(), shape.columns())
+            Self::Matmul(Shape { rows, inner, columns }) => {
+                write!(f, "matmul {rows} x {inner} by {inner} x {columns}")
             }
         }
     }
 }
 
-/// An amount of work by the time that it took.
-pub(crate) struct Rate {
-    amount: f64,
-    time: Duration,
-    unit: &'static str,
-}
-
-impl fmt::Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.time.is_zero() {
-            write!(f, "too short for a rate in {}", self.unit)
-        } else {
-            write!(f, "{:.3} {}", self.amount / self.time.as_secs_f64() / 1e9, self.unit)
-        }
-    }
-}
-
-/// Two vectors, or two matrices by rows, on the host.
-pub(crate) struct Operands([HostBuffer; 2]);
-
-/// Where work is done on a device.
-pub(crate) struct Place {
-    work: Work,
-    stream: Stream,
-    a: Buffer,
-    b: Buffer,
-    result: Buffer,
-}
-
-impl Place {
-    /// Does it once, and returns the result.
-    pub(crate) fn compute(&self, operands: &Operands, kernels: &Kernels) -> Result<HostBuffer, Error> {
-        self.write(operands)?;
-        self.launch(kernels)?;
-        self.read()
-    }
-
-    /// Does it several times. The time is the kernel's, without the copies to and from the device.
-    pub(crate) fn measure(
-        &self,
-        operands: &Operands,
-        kernels: &Kernels,
-        runs: u16,
-    ) -> Result<(HostBuffer, Time), Error> {
-        self.write(operands)?;
-        let time = measure::median(&self.stream, runs, || self.launch(kernels))?;
-        Ok((self.read()?, time))
-    }
-
-    fn write(&self, Operands([a, b]): &Operands) -> Result<(), Error> {
-        self.a.write(0, a)?;
-        self.b.write(0, b)?;
-        // An element that no kernel writes is not to look like one.
-        Ok(self.result.fill(.., &f32::NAN.to_ne_bytes())?)
-    }
-
-    fn launch(&self, kernels: &Kernels) -> Result<(), Error> {
-        let buffers = [&self.a, &self.b, &self.result];
-        match self.work {
-            Work::Add { .. } => kernels.add(&self.stream, buffers),
-            Work::Matmul(shape) => kernels.matmul(&self.stream, buffers, shape),
-        }
-    }
-
-    fn read(&self) -> Result<HostBuffer, Error> {
-        Ok(self.stream.read(&self.result, ..)?.wait()?)
-    }
-}
-
-/// This many bytes of numbers.
-fn floats(len: usize, mut number: impl FnMut() -> f32) -> Result<HostBuffer, Error> {
-    let mut numbers = HostBuffer::zeroed(len).map_err(DeviceError::Host)?;
-    numbers.as_chunks_mut().0.iter_mut().for_each(|element| *element = number().to_ne_bytes());
-    Ok(numbers)
-}
-
 /// The elements of a vector, or of a matrix by rows.
-pub(crate) fn elements(numbers: &[u8]) -> impl ExactSizeIterator<Item = f32> {
-    numbers.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+pub(crate) fn elements(bytes: &[u8]) -> impl ExactSizeIterator<Item = f32> {
+    bytes.as_chunks().0.iter().map(|bytes| f32::from_ne_bytes(*bytes))
+}
+
+/// Compares a device's result with the cpu's, of the same length.
+///
+/// # Errors
+///
+/// [`Error::Wrong`] with the first element that differs.
+pub(crate) fn compare(result: &[u8], expected: &[u8]) -> Result<(), Error> {
+    // NaN equals no number.
+    let pairs = elements(result).zip(elements(expected)).enumerate();
+    let mut wrong = pairs.filter(|(_, (found, expected))| found != expected);
+    match wrong.next() {
+        None => Ok(()),
+        Some((index, (found, expected))) => {
+            let count = 1 + wrong.count();
+            Err(Error::Wrong { index, found, expected, count, len: elements(result).len() })
+        }
+    }
 }
 
 #[cfg(test)]
@@ -194,28 +174,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sum_of_products_is_exact() {
-        for (terms, largest) in [(1, 8), (2, 8), (1 << 18, 8), ((1 << 18) + 1, 4), (1 << 20, 4), (1 << 24, 1)]
-        {
-            assert_eq!(largest_operand(terms).unwrap(), largest, "{terms}");
-        }
-        for terms in [MOST_TERMS + 1, u32::MAX] {
-            assert!(matches!(largest_operand(terms), Err(Error::TooManyTerms { .. })), "{terms}");
+    fn operands_are_integers_of_either_sign_never_zero_and_have_exact_sums() {
+        for (size, largest) in [
+            ("1x100x1", 8.0),
+            ("1x262144x1", 8.0),
+            ("1x262145x1", 4.0),
+            ("1x2000000x1", 2.0),
+            ("1x16777216x1", 1.0),
+        ] {
+            for numbers in &Work::Matmul(size.parse().unwrap()).operands().unwrap() {
+                let sizes = || elements(numbers).map(f32::abs);
+                assert!(elements(numbers).all(|number| number.fract() == 0.0), "{size}");
+                assert_eq!(sizes().fold(0.0, f32::max), largest, "{size}");
+                assert_eq!(sizes().fold(largest, f32::min), 1.0, "{size}");
+                assert!(elements(numbers).any(|number| number < 0.0), "{size}");
+                assert!(elements(numbers).any(|number| number > 0.0), "{size}");
+            }
         }
     }
 
     #[test]
-    fn operands_are_integers_of_either_sign_and_never_zero() {
-        for (inner, largest) in [(100, 8.0), (300_000, 4.0), (2_000_000, 2.0)] {
-            let Operands(operands) = Work::Matmul(Shape::new(1, inner, 1).unwrap()).operands().unwrap();
-            for numbers in &operands {
-                let sizes = || elements(numbers).map(f32::abs);
-                assert!(elements(numbers).all(|number| number.fract() == 0.0 && number != 0.0));
-                assert_eq!(sizes().fold(0.0, f32::max), largest);
-                assert_eq!(sizes().fold(largest, f32::min), 1.0);
-                assert!(elements(numbers).any(|number| number < 0.0));
-                assert!(elements(numbers).any(|number| number > 0.0));
-            }
+    fn the_largest_matrices_are_as_large_as_kernels_count() {
+        assert!("65536x65535x1".parse::<Shape>().is_ok());
+        for size in ["65536x1x65536", "1x16777217x1"] {
+            assert!(size.parse::<Shape>().is_err(), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_result_that_differs_in_one_bit_or_is_no_finite_number_is_wrong() {
+        let bytes = |numbers: [f32; 3]| numbers.map(f32::to_ne_bytes).concat();
+        let expected = bytes([1.0, 0.0, -16_777_216.0]);
+        // There is one zero, whatever its sign.
+        compare(&bytes([1.0, -0.0, -16_777_216.0]), &expected).unwrap();
+        for wrong in [1.0 + f32::EPSILON, f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let error = compare(&bytes([wrong, 0.0, -16_777_215.0]), &expected).unwrap_err();
+            assert!(matches!(error, Error::Wrong { index: 0, count: 2, len: 3, .. }), "{error}");
         }
     }
 }

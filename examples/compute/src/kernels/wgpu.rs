@@ -6,20 +6,17 @@ use std::sync::Arc;
 use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
 use device_registry::{Device, DeviceError};
 use device_wgpu::wgpu::{
-    BindGroupDescriptor, BindGroupEntry, BindGroupLayout, BindGroupLayoutDescriptor, BindGroupLayoutEntry,
-    BindingResource, BindingType, Buffer, BufferBinding, BufferBindingType, BufferDescriptor, BufferUsages,
-    CommandEncoderDescriptor, ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor,
-    PipelineCompilationOptions, PipelineLayoutDescriptor, ShaderModuleDescriptor, ShaderSource, ShaderStages,
+    BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoderDescriptor,
+    ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor, Limits, PipelineCompilationOptions,
+    ShaderModuleDescriptor, ShaderSource,
 };
-use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream, wgpu};
+use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream};
 
-use super::{Compiler, Form, Language, NativeKernels, Shape, first_element};
+use super::{Language, NativeKernels, first_element};
+use crate::work::{Shape, Work};
 
 /// The invocations of a workgroup, as the text has it.
 const WORKGROUP: u32 = 64;
-
-/// The numbers of the struct `Arguments`.
-const NUMBERS: usize = 8;
 
 /// The most terms that one dispatch adds up.
 ///
@@ -28,71 +25,20 @@ const NUMBERS: usize = 8;
 const TERMS: usize = 1 << 15;
 
 /// Loads the kernels for `wgpu`.
-pub(crate) fn load() -> Result<Box<dyn Language>, LoadFailure> {
-    Ok(Box::new(Wgsl))
+pub(crate) fn load() -> Result<Box<Language>, LoadFailure> {
+    Ok(Box::new(Language { name: "WGSL", built_in: Some(include_str!("wgpu.wgsl")), compile }))
 }
 
-struct Wgsl;
-
-impl Language for Wgsl {
-    fn name(&self) -> &'static str {
-        "WGSL"
-    }
-
-    fn form(&self) -> Form<'_> {
-        Form::Text { built_in: include_str!("wgpu.wgsl"), compiler: self }
-    }
-}
-
-impl Compiler for Wgsl {
-    fn compile(&self, device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
-        device.with_driver(|driver| {
-            let program = Program::compile(driver, text)?;
-            Ok(Arc::new(program) as Arc<dyn NativeKernels>)
-        })
-    }
-}
-
-struct Program {
-    bindings: BindGroupLayout,
-    add: ComputePipeline,
-    matmul: ComputePipeline,
-    limits: wgpu::Limits,
-}
-
-impl Program {
-    fn compile(driver: &WgpuDevice, text: &str) -> Result<Self, BackendError> {
-        let module = driver.checked(|device| {
-            let source = ShaderSource::Wgsl(text.into());
-            device.create_shader_module(ShaderModuleDescriptor { label: Some("kernels"), source })
-        })?;
-        let (bindings, layout) = driver.checked(|device| {
-            let entries = [0, 1, 2, 3].map(|binding| BindGroupLayoutEntry {
-                binding,
-                visibility: ShaderStages::COMPUTE,
-                ty: BindingType::Buffer {
-                    ty: match binding {
-                        3 => BufferBindingType::Uniform,
-                        _ => BufferBindingType::Storage { read_only: false },
-                    },
-                    has_dynamic_offset: false,
-                    min_binding_size: None,
-                },
-                count: None,
-            });
-            let bindings = device
-                .create_bind_group_layout(&BindGroupLayoutDescriptor { label: None, entries: &entries });
-            let layout = device.create_pipeline_layout(&PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: &[Some(&bindings)],
-                immediate_size: 0,
-            });
-            (bindings, layout)
-        })?;
+fn compile(device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+    device.with_driver(|driver: &WgpuDevice| {
+        let source = ShaderSource::Wgsl(text.into());
+        let descriptor = ShaderModuleDescriptor { label: Some("kernels"), source };
+        let module = driver.checked(|device| device.create_shader_module(descriptor))?;
         let pipeline = |name| {
             let descriptor = ComputePipelineDescriptor {
                 label: Some(name),
-                layout: Some(&layout),
+                // The text's own.
+                layout: None,
                 module: &module,
                 entry_point: Some(name),
                 compilation_options: PipelineCompilationOptions::default(),
@@ -100,46 +46,44 @@ impl Program {
             };
             driver.checked(|device| device.create_compute_pipeline(&descriptor))
         };
-        let (add, matmul) = (pipeline("add")?, pipeline("matmul")?);
-        Ok(Self { bindings, add, matmul, limits: driver.device().limits() })
-    }
+        let limits = driver.device().limits();
+        let program = Program { add: pipeline("add")?, matmul: pipeline("matmul")?, limits };
+        Ok(Arc::new(program) as Arc<dyn NativeKernels>)
+    })
+}
 
-    /// Enqueues a pipeline with the buffers and the numbers, of which the first is how many elements the
-    /// result has, and the second how many terms each has, of which a dispatch adds up only a limited number.
-    fn submit(
-        &self,
-        launch: &Launch<'_>,
-        pipeline: &ComputePipeline,
-        spans: [&Span; 3],
-        [len, inner, columns]: [u32; 3],
-    ) -> Result<(), BackendError> {
-        let driver: &WgpuDevice = launch.driver_as()?;
+struct Program {
+    add: ComputePipeline,
+    matmul: ComputePipeline,
+    limits: Limits,
+}
+
+impl NativeKernels for Program {
+    fn enqueue(&self, launch: &Launch<'_>, work: Work, spans: [&Span; 3]) -> Result<(), BackendError> {
+        let (pipeline, inner, columns) = match work {
+            Work::Add { .. } => (&self.add, 0, 0),
+            Work::Matmul(Shape { inner, columns, .. }) => (&self.matmul, inner, columns),
+        };
         let [(a, a_start), (b, b_start), (result, result_start)] =
             [self.bind(spans[0])?, self.bind(spans[1])?, self.bind(spans[2])?];
-        let arguments = (0..inner.max(1)).step_by(TERMS).map(|start| {
-            let end = inner.min(start.saturating_add(TERMS as u32));
-            uniform(driver, [a_start, b_start, result_start, len, inner, columns, start, end])
-        });
-        let arguments = arguments.collect::<Result<Vec<Buffer>, _>>()?;
-        let buffers = [a, b, result].map(BindingResource::Buffer);
+        let resources = [a, b, result].map(BindingResource::Buffer);
+        let entries = (0..).zip(resources).map(|(binding, resource)| BindGroupEntry { binding, resource });
+        let entries: Vec<_> = entries.collect();
+        let len = work.numbers()[0];
         let groups = len.div_ceil(WORKGROUP);
         let x = groups.min(self.limits.max_compute_workgroups_per_dimension);
-        let commands = driver.checked(|device| {
+        let commands = launch.driver_as::<WgpuDevice>()?.checked(|device| {
+            let layout = &pipeline.get_bind_group_layout(0);
+            let bindings = BindGroupDescriptor { label: None, layout, entries: &entries };
             let mut encoder = device.create_command_encoder(&CommandEncoderDescriptor::default());
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
             pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, &device.create_bind_group(&bindings), &[]);
             // One after the other, as wgpu orders dispatches that use the same bytes.
-            for arguments in &arguments {
-                let resources = buffers.iter().cloned().chain([arguments.as_entire_binding()]);
-                let entries = (0..).zip(resources);
-                let entries: Vec<_> =
-                    entries.map(|(binding, resource)| BindGroupEntry { binding, resource }).collect();
-                let group = device.create_bind_group(&BindGroupDescriptor {
-                    label: None,
-                    layout: &self.bindings,
-                    entries: &entries,
-                });
-                pass.set_bind_group(0, &group, &[]);
+            for start in (0..inner.max(1)).step_by(TERMS) {
+                let end = inner.min(start.saturating_add(TERMS as u32));
+                let arguments = [a_start, b_start, result_start, len, inner, columns, start, end];
+                pass.set_immediates(0, arguments.map(u32::to_ne_bytes).as_flattened());
                 pass.dispatch_workgroups(x, groups.div_ceil(x), 1);
             }
             drop(pass);
@@ -148,14 +92,17 @@ impl Program {
         // wgpu keeps the resources of commands until they are done.
         launch.stream_as::<WgpuStream>()?.enqueue([commands])
     }
+}
 
+impl Program {
     /// The bytes of a span as something to bind, and where in it the first element is. A binding begins at a
     /// multiple of an alignment, and a span where it likes.
     fn bind<'a>(&self, span: &'a Span) -> Result<(BufferBinding<'a>, u32), BackendError> {
         let buffer = span.memory_as::<WgpuMemory>()?.buffer();
         let start = first_element(span)? * size_of::<f32>();
         let before = start % self.limits.min_storage_buffer_offset_alignment as usize;
-        let (size, most) = ((before + span.len()) as u64, self.limits.max_storage_buffer_binding_size);
+        let size = (before + span.len()) as u64;
+        let most = self.limits.max_storage_buffer_binding_size;
         if size > most {
             return Err(BackendError::invalid(format_args!(
                 "an operand needs a binding of {size} bytes, and this device binds at most {most} \
@@ -165,33 +112,4 @@ impl Program {
         let binding = BufferBinding { buffer, offset: (start - before) as u64, size: NonZero::new(size) };
         Ok((binding, (before / size_of::<f32>()) as u32))
     }
-}
-
-impl NativeKernels for Program {
-    fn add(&self, launch: &Launch<'_>, spans: [&Span; 3], len: u32) -> Result<(), BackendError> {
-        self.submit(launch, &self.add, spans, [len, 0, 0])
-    }
-
-    fn matmul(&self, launch: &Launch<'_>, spans: [&Span; 3], shape: Shape) -> Result<(), BackendError> {
-        let [_, _, len] = shape.lens();
-        self.submit(launch, &self.matmul, spans, [len, shape.inner(), shape.columns()])
-    }
-}
-
-/// A buffer of its own for the arguments of one launch.
-fn uniform(driver: &WgpuDevice, numbers: [u32; NUMBERS]) -> Result<Buffer, BackendError> {
-    let descriptor = BufferDescriptor {
-        label: None,
-        size: size_of_val(&numbers) as u64,
-        usage: BufferUsages::UNIFORM,
-        mapped_at_creation: true,
-    };
-    let buffer = driver.checked(|device| device.create_buffer(&descriptor))?;
-    let mut mapped = buffer
-        .get_mapped_range_mut(..)
-        .map_err(|error| BackendError::other("the arguments are not mapped").with_source(error))?;
-    mapped.slice(..).copy_from_slice(numbers.map(u32::to_ne_bytes).as_flattened());
-    drop(mapped);
-    buffer.unmap();
-    Ok(buffer)
 }

@@ -20,7 +20,7 @@ struct Arguments {
 @group(0) @binding(0) var<storage, read_write> a: array<f32>;
 @group(0) @binding(1) var<storage, read_write> b: array<f32>;
 @group(0) @binding(2) var<storage, read_write> result: array<f32>;
-@group(0) @binding(3) var<uniform> arguments: Arguments;
+var<immediate> arguments: Arguments;
 
 // A dispatch has two dimensions, as one holds too few workgroups.
 fn element(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {
