@@ -42,8 +42,10 @@ pub struct Language {
     built_in: Option<&'static str>,
     /// Compiles a text for a device. The error is of the kind [`Invalid`](BackendErrorKind::Invalid), with
     /// the compiler's log, if the text is at fault.
-    compile: fn(Device, &str) -> Result<Arc<dyn NativeKernels>, DeviceError>,
+    compile: fn(Device, &str) -> Compiled,
 }
+
+pub(crate) type Compiled = Result<Arc<dyn NativeKernels>, DeviceError>;
 
 /// Kernels that are compiled for one device.
 pub(crate) trait NativeKernels: Send + Sync {
@@ -69,8 +71,9 @@ entry_points::group! {
 /// belong to the open device: after a close or a reset, compile them again. A framework would keep the
 /// kernels of each device in a map, and remove them then.
 pub(crate) struct Kernels {
-    device: Device,
-    language: &'static str,
+    pub(crate) device: Device,
+    /// The name of their language.
+    pub(crate) language: &'static str,
     native: Arc<dyn NativeKernels>,
 }
 
@@ -102,15 +105,6 @@ impl Kernels {
             _ => Error::Device(error),
         })?;
         Ok(Self { device, language, native })
-    }
-
-    pub(crate) fn device(&self) -> Device {
-        self.device
-    }
-
-    /// The name of their language.
-    pub(crate) fn language(&self) -> &'static str {
-        self.language
     }
 
     /// Enqueues work in a stream of their device. The buffers are both operands and the result, which

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, value_parser};
 use device_plugin::Plugins;
-use device_registry::{Device, ErrorChain, Selection, backends, devices};
+use device_registry::{Device, ErrorChain, Selection, backends, device_list};
 use entry_points::EntryPoint;
 
 use crate::kernels::{KERNELS, Kernels, Language, kernel_sets};
@@ -26,22 +26,24 @@ device_registry::autoload!();
 
 entry_points::entry_points! {
     #[distributed_slice(KERNELS)]
-    static CPU: EntryPoint<Language> = EntryPoint::new("cpu", kernels::host::cpu);
+    static CPU: EntryPoint<Language> = EntryPoint::new("cpu", || Ok(Box::new(kernels::host::CPU)));
 
     #[distributed_slice(KERNELS)]
-    static OPENREG: EntryPoint<Language> = EntryPoint::new("openreg", kernels::host::openreg);
+    static OPENREG: EntryPoint<Language> =
+        EntryPoint::new("openreg", || Ok(Box::new(kernels::host::OPENREG)));
 
     #[cfg(feature = "opencl-kernels")]
     #[distributed_slice(KERNELS)]
-    static OPENCL: EntryPoint<Language> = EntryPoint::new("opencl", kernels::opencl::load);
+    static OPENCL: EntryPoint<Language> =
+        EntryPoint::new("opencl", || Ok(Box::new(kernels::opencl::LANGUAGE)));
 
     #[cfg(feature = "wgpu")]
     #[distributed_slice(KERNELS)]
-    static WGPU: EntryPoint<Language> = EntryPoint::new("wgpu", kernels::wgpu::load);
+    static WGPU: EntryPoint<Language> = EntryPoint::new("wgpu", || Ok(Box::new(kernels::wgpu::LANGUAGE)));
 
     #[cfg(feature = "cuda")]
     #[distributed_slice(KERNELS)]
-    static CUDA: EntryPoint<Language> = EntryPoint::new("cuda", kernels::cuda::load);
+    static CUDA: EntryPoint<Language> = EntryPoint::new("cuda", || Ok(Box::new(kernels::cuda::LANGUAGE)));
 }
 
 /// Multiplies two matrices and adds two vectors on a device, and compares with the cpu.
@@ -97,7 +99,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     if arguments.list {
-        return Ok(list()?);
+        return Ok(writeln!(stdout(), "{}\n{}", device_list(), kernel_sets().report())?);
     }
     // A device that is there is taken although it may have no kernels, which is an error then.
     let chosen = arguments.device.first_available()?;
@@ -110,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     writeln!(out, "device {device}: {}", device.properties()?)?;
 
     let kernels = Kernels::compile(device, arguments.source.as_deref())?;
-    writeln!(out, "kernels: {}", kernels.language())?;
+    writeln!(out, "kernels: {}", kernels.language)?;
     let cpu = Kernels::compile(Device::cpu(), None)?;
     for work in [Work::Add { len: arguments.length }, Work::Matmul(arguments.size)] {
         writeln!(out, "{work}")?;
@@ -131,29 +133,6 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         reference.launch()?;
         work::compare(&place.read()?, &reference.read()?)?;
         writeln!(out, "  as on the cpu, in every bit")?;
-    }
-    Ok(())
-}
-
-/// All devices, and what their kernels are written in. Loads each backend and opens no device.
-fn list() -> io::Result<()> {
-    let mut out = stdout();
-    // A message of several lines as a part of a line.
-    let indented = |error: &dyn Error| error.to_string().replace('\n', "\n    ");
-    for (backend, devices) in devices() {
-        let name = backend.name();
-        let kernels = match (&devices, kernel_sets().load(name)) {
-            (Err(error), _) => indented(error),
-            (Ok(devices), _) if devices.is_empty() => "no devices".to_owned(),
-            (_, Ok(language)) => format!("kernels in {}", language.name),
-            (_, Err(error)) => format!("no kernels: {}", indented(&error)),
-        };
-        writeln!(out, "{name}: {kernels}")?;
-        for device in devices.unwrap_or_default() {
-            let properties = device.properties();
-            let properties = properties.map_or_else(|error| indented(&error), |known| known.to_string());
-            writeln!(out, "  {device:<12}  {properties}")?;
-        }
     }
     Ok(())
 }

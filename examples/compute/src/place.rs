@@ -18,7 +18,7 @@ pub(crate) struct Place<'a> {
 
 impl<'a> Place<'a> {
     pub(crate) fn new(kernels: &'a Kernels, work: Work) -> Result<Self, Error> {
-        let device = kernels.device();
+        let device = kernels.device;
         let [a, b, result] = work.sizes().map(|size| device.allocate(size));
         let buffers = [a?, b?, result?];
         Ok(Self { kernels, work, stream: device.create_stream()?, buffers })

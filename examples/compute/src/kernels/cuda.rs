@@ -7,21 +7,19 @@ use std::sync::Arc;
 
 use device_cuda::cudarc::driver::sys::{self, CUcontext, CUfunction, CUjit_option, CUmodule, CUresult};
 use device_cuda::{CudaDevice, CudaMemory, CudaStream, check};
-use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
-use device_registry::{Device, DeviceError, Stream};
+use device_registry::backend::{BackendError, Launch, Span};
+use device_registry::{Device, Stream};
 
-use super::{Language, NativeKernels, first_element};
+use super::{Compiled, Language, NativeKernels, first_element};
 use crate::work::{FUNCTIONS, Work};
 
 /// The threads of a block.
 const BLOCK: u32 = 256;
 
-/// Loads the kernels for `cuda`.
-pub(crate) fn load() -> Result<Box<Language>, LoadFailure> {
-    Ok(Box::new(Language { name: "PTX", built_in: Some(include_str!("cuda.ptx")), compile }))
-}
+pub(crate) const LANGUAGE: Language =
+    Language { name: "PTX", built_in: Some(include_str!("cuda.ptx")), compile };
 
-fn compile(device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+fn compile(device: Device, text: &str) -> Compiled {
     let text = CString::new(text);
     let keeps_context = device.create_stream()?;
     device.with_driver(|driver| {

@@ -4,30 +4,19 @@
 use std::sync::Arc;
 
 use device_openreg::OpenRegMemory;
-use device_registry::backend::{BackendError, HostMemory, Launch, LoadFailure, Span, open_windows};
+use device_registry::backend::{BackendError, HostMemory, Launch, Span, open_windows};
 
 use super::{Language, NativeKernels};
 use crate::work::{Shape, Work};
 
-/// Loads the kernels for `cpu`.
-pub(crate) fn cpu() -> Result<Box<Language>, LoadFailure> {
-    let compile = |_, _: &str| Ok(Arc::new(Host(|span| span.memory_as())) as Arc<dyn NativeKernels>);
-    Ok(Box::new(Language { name: "Rust", built_in: None, compile }))
-}
+pub(crate) const CPU: Language =
+    Language { name: "Rust", built_in: None, compile: |_, _| Ok(Arc::new(Host(|span| span.memory_as()))) };
 
-/// Loads the kernels for `openreg`.
-pub(crate) fn openreg() -> Result<Box<Language>, LoadFailure> {
-    let compile = |_, _: &str| {
-        let memory: Memory = |span| span.memory_as::<OpenRegMemory>()?.bytes();
-        Ok(Arc::new(Host(memory)) as Arc<dyn NativeKernels>)
-    };
-    Ok(Box::new(Language { name: "Rust", built_in: None, compile }))
-}
+pub(crate) const OPENREG: Language =
+    Language { compile: |_, _| Ok(Arc::new(Host(|span| span.memory_as::<OpenRegMemory>()?.bytes()))), ..CPU };
 
-/// How the bytes behind a span are reached.
-type Memory = fn(&Span) -> Result<&HostMemory, BackendError>;
-
-struct Host(Memory);
+/// The kernels, by how they reach the bytes behind a span.
+struct Host(fn(&Span) -> Result<&HostMemory, BackendError>);
 
 impl NativeKernels for Host {
     fn enqueue(

@@ -7,21 +7,19 @@ use std::sync::Arc;
 
 use device_opencl::sys::{CL_INVALID_KERNEL_NAME, cl_kernel};
 use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram, handles};
-use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
-use device_registry::{Device, DeviceError};
+use device_registry::Device;
+use device_registry::backend::{BackendError, Launch, Span};
 
-use super::{Language, NativeKernels, first_element};
+use super::{Compiled, Language, NativeKernels, first_element};
 use crate::work::{FUNCTIONS, Work};
 
 /// The number of work-items is a multiple of this, so that the implementation can choose the size of a group.
 const MULTIPLE: usize = 256;
 
-/// Loads the kernels for `opencl`.
-pub(crate) fn load() -> Result<Box<Language>, LoadFailure> {
-    Ok(Box::new(Language { name: "OpenCL C", built_in: Some(include_str!("opencl.cl")), compile }))
-}
+pub(crate) const LANGUAGE: Language =
+    Language { name: "OpenCL C", built_in: Some(include_str!("opencl.cl")), compile };
 
-fn compile(device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+fn compile(device: Device, text: &str) -> Compiled {
     device.with_native(|native| {
         let device = OpenClDevice::from_native(native)?;
         let program = Program { program: device.build(text, "")?, device };

@@ -1,4 +1,4 @@
-//! Every backend's kernels have to do the same: any length, any offset, several threads, and what they refuse.
+//! Every backend's kernels do the same: any length, any offset, several threads, and what they refuse.
 
 use std::sync::Arc;
 use std::thread;
@@ -26,8 +26,7 @@ fn every_backend_has_good_kernels() {
     ] {
         let Some(device) = device_or_skip(backend) else { continue };
         has_good_kernels(device);
-        operands_between_two_numbers_are_refused(device);
-        more_than_a_binding_holds_is_refused(device);
+        operands_out_of_place_are_refused(device);
         are_kept_until_the_device_is_done(device);
         are_refused_and_dropped_after_their_device_was_closed(device);
     }
@@ -100,13 +99,10 @@ fn other_lengths_and_another_device_are_refused() {
     let product = matmul("2x3x2");
     let sum = Work::Add { len: 6 };
     for (work, buffers) in [
-        (product, [&a, &b, &a]),
         (product, [&c, &b, &c]),
         (product, [&a, &c, &c]),
         (product, [&a, &b, &none]),
         (sum, [&a, &b, &c]),
-        (sum, [&a, &c, &b]),
-        (sum, [&c, &a, &b]),
         (Work::Add { len: 1 }, [&odd; 3]),
     ] {
         let refused = kernels.launch(&stream, work, buffers);
@@ -139,7 +135,7 @@ fn are_kept_until_the_device_is_done(device: Device) {
     assert!(native.upgrade().is_none(), "the kernel is done");
 }
 
-/// Asserts that a launch, or its device, finds fault with the operands or the kernels.
+/// Asserts that a device finds fault with the operands or the kernels.
 #[track_caller]
 fn is_invalid(error: &Error, message: &str) {
     let Error::Device(device) = error else { panic!("{error}") };
@@ -147,7 +143,7 @@ fn is_invalid(error: &Error, message: &str) {
     assert!(error.to_string().contains(message), "{error}");
 }
 
-fn operands_between_two_numbers_are_refused(device: Device) {
+fn operands_out_of_place_are_refused(device: Device) {
     let kernels = Kernels::compile(device, None).unwrap();
     let stream = device.create_stream().unwrap();
     let good = device.allocate(4).unwrap();
@@ -157,22 +153,17 @@ fn operands_between_two_numbers_are_refused(device: Device) {
         // At which byte is up to the device: it may divide its memory among small buffers.
         is_invalid(&error, "a device reads `f32` at multiples of 4");
     }
-    stream.synchronize().unwrap();
-}
-
-/// On devices of wgpu, which have this limit.
-fn more_than_a_binding_holds_is_refused(device: Device) {
+    // Devices of wgpu have this limit.
     let attributes = device.properties().unwrap().attributes;
     let Some(most) = attributes.get("max_storage_binding_bytes") else { return };
     let len = most.to_string().parse::<u32>().unwrap() / 4 + 1;
-    let Ok(large) = device.allocate(len as usize * 4) else {
-        eprintln!("skipped: {device} allocates no more than it binds, {most} bytes");
-        return;
-    };
-    let kernels = Kernels::compile(device, None).unwrap();
-    let stream = device.create_stream().unwrap();
-    let error = kernels.launch(&stream, Work::Add { len }, [&large; 3]).unwrap_err();
-    is_invalid(&error, &format!("at most {most} (max_storage_buffer_binding_size): use a smaller --length"));
+    match device.allocate(len as usize * 4) {
+        Ok(large) => is_invalid(
+            &kernels.launch(&stream, Work::Add { len }, [&large; 3]).unwrap_err(),
+            &format!("at most {most} (max_storage_buffer_binding_size): use a smaller --length"),
+        ),
+        Err(_) => eprintln!("skipped: {device} allocates no more than it binds, {most} bytes"),
+    }
 }
 
 /// The last of the tests of a device, which takes it from all others.

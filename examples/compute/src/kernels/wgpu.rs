@@ -3,8 +3,8 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use device_registry::backend::{BackendError, Launch, LoadFailure, Span};
-use device_registry::{Device, DeviceError};
+use device_registry::Device;
+use device_registry::backend::{BackendError, Launch, Span};
 use device_wgpu::wgpu::{
     BindGroupDescriptor, BindGroupEntry, BindingResource, BufferBinding, CommandEncoderDescriptor,
     ComputePassDescriptor, ComputePipeline, ComputePipelineDescriptor, Limits, PipelineCompilationOptions,
@@ -12,7 +12,7 @@ use device_wgpu::wgpu::{
 };
 use device_wgpu::{WgpuDevice, WgpuMemory, WgpuStream};
 
-use super::{Language, NativeKernels, first_element};
+use super::{Compiled, Language, NativeKernels, first_element};
 use crate::work::{Shape, Work};
 
 /// The invocations of a workgroup, as the text has it.
@@ -24,12 +24,10 @@ const WORKGROUP: u32 = 64;
 /// together, without an error; and systems reset a GPU that is busy with one command for seconds.
 const TERMS: usize = 1 << 15;
 
-/// Loads the kernels for `wgpu`.
-pub(crate) fn load() -> Result<Box<Language>, LoadFailure> {
-    Ok(Box::new(Language { name: "WGSL", built_in: Some(include_str!("wgpu.wgsl")), compile }))
-}
+pub(crate) const LANGUAGE: Language =
+    Language { name: "WGSL", built_in: Some(include_str!("wgpu.wgsl")), compile };
 
-fn compile(device: Device, text: &str) -> Result<Arc<dyn NativeKernels>, DeviceError> {
+fn compile(device: Device, text: &str) -> Compiled {
     device.with_driver(|driver: &WgpuDevice| {
         let source = ShaderSource::Wgsl(text.into());
         let descriptor = ShaderModuleDescriptor { label: Some("kernels"), source };

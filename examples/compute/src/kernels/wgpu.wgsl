@@ -3,7 +3,7 @@
 // What is bound begins at a multiple of an alignment, so that the place of the first element comes beside it. All three
 // arrays are writable: else one buffer could not be bound for two of them. That what is bound may overlap then is wgpu's
 // (seen in 30.0.1): WebGPU itself forbids it for writable ranges, and a program that is to run in browsers keeps its arrays
-// in buffers of their own.
+// in buffers of their own, and the arguments in a uniform buffer.
 
 struct Arguments {
     a_start: u32,
