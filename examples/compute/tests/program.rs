@@ -201,7 +201,7 @@ fn a_closed_pipe_is_an_error_and_no_panic() {
     assert!(stderr.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
 }
 
-/// A device computes with the built-in text of its language, and reports what is wrong with others: each change
+/// A device computes with the built-in text, and reports what is wrong with others: each change
 /// replaces a piece, and has an error. Without its first or last term, a product is wrong however long it is.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn has_good_language(

@@ -35,7 +35,7 @@ fn compile(device: Device, text: &str) -> Compiled {
         let pipeline = |name| {
             let descriptor = ComputePipelineDescriptor {
                 label: Some(name),
-                // The text's own.
+                // Of the arrays that the function uses: with one left out, a launch is refused.
                 layout: None,
                 module: &module,
                 entry_point: Some(name),
