@@ -87,8 +87,6 @@ impl Kernels {
     pub(crate) fn compile(device: Device, file: Option<&Path>) -> Result<Self, Error> {
         // The current device may be another one later.
         let device = device.resolve();
-        // First, as the error for a device that does not exist is more helpful. It opens no device.
-        device.properties()?;
         let set = kernel_sets().load(device.name()).map_err(|error| Error::NoKernels { device, error })?;
         let language = set.name;
         let origin = file.map_or("the built-in text".to_owned(), |file| file.display().to_string());

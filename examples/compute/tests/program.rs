@@ -247,7 +247,7 @@ fn opencl_c() {
         ("k = 0", "k = 1"),
         &[
             ("float sum = 0.0f", "float sum = no_such_name", "no_such_name"),
-            ("void matmul", "void multiply", "the program has no kernel `matmul`"),
+            ("void matmul", "void multiply", "the kernel `matmul`: CL_INVALID_KERNEL_NAME"),
             // What was in the memory before is not taken for a result.
             ("if (i < len)", "if (i + 1 < len)", "the result is wrong: element 999 is NaN and on the cpu "),
             ("[a_start + i] + b", "[a_start + i] - b", "1000 of 1000 elements differ"),

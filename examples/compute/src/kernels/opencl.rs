@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use device_opencl::sys::{CL_INVALID_KERNEL_NAME, cl_kernel};
+use device_opencl::sys::cl_kernel;
 use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram, handles};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch, Span};
@@ -39,13 +39,6 @@ struct Program {
 
 impl NativeKernels for Program {
     fn enqueue(&self, launch: &Launch<'_>, work: Work, spans: [&Span; 3]) -> Result<(), BackendError> {
-        // The device may have been closed or reset, and opened again. OpenCL would then say that the context
-        // is invalid, which it also says of a lost device. A new context cannot have the address of the old
-        // one, which is still retained.
-        if handles::context(launch.native_device())? != self.device.context() {
-            let message = "the kernels were compiled before the device was opened again: compile them again";
-            return Err(BackendError::invalid(message));
-        }
         let queue = handles::command_queue(launch)?;
         let numbers = work.numbers();
         let mut places = Vec::new();
@@ -67,8 +60,9 @@ impl NativeKernels for Program {
         let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);
         let none = ptr::null();
         let no_event = ptr::null_mut();
-        // SAFETY: OpenCL checks that all arguments are set. With them the built-in kernels access only the
-        // bytes of the spans; the author of a `--source` answers for it. The stream has events of its own.
+        // SAFETY: OpenCL checks that all arguments are set, and that the kernel's context is the queue's: the
+        // device may have been opened again. With its arguments a built-in kernel accesses only the bytes of
+        // the spans; the author of a `--source` answers for it. The stream has events of its own.
         unsafe {
             cl.clEnqueueNDRangeKernel(queue, *kernel, 1, none, &items, none, 0, ptr::null(), no_event)
         }?;
@@ -82,11 +76,7 @@ impl Program {
         // SAFETY: the program is valid, and the name ends with a zero.
         match unsafe { cl.clCreateKernel(self.program.program(), name.as_ptr()) } {
             Ok(kernel) => Ok(Kernel { cl, kernel }),
-            Err(error) if error.status() == Some(CL_INVALID_KERNEL_NAME) => {
-                let name = name.to_string_lossy();
-                Err(BackendError::invalid(format_args!("the program has no kernel `{name}`")))
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error.named(format_args!("the kernel `{}`", name.to_string_lossy()))),
         }
     }
 }

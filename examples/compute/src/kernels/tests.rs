@@ -160,7 +160,7 @@ fn operands_out_of_place_are_refused(device: Device) {
     match device.allocate(len as usize * 4) {
         Ok(large) => is_invalid(
             &kernels.launch(&stream, Work::Add { len }, [&large; 3]).unwrap_err(),
-            &format!("at most {most} (max_storage_buffer_binding_size): use a smaller --length"),
+            &format!("exceeds `max_*_buffer_binding_size` limit {most}"),
         ),
         Err(_) => eprintln!("skipped: {device} allocates no more than it binds, {most} bytes"),
     }

@@ -99,15 +99,8 @@ impl Program {
         let buffer = span.memory_as::<WgpuMemory>()?.buffer();
         let start = first_element(span)? * size_of::<f32>();
         let before = start % self.limits.min_storage_buffer_offset_alignment as usize;
-        let size = (before + span.len()) as u64;
-        let most = self.limits.max_storage_buffer_binding_size;
-        if size > most {
-            return Err(BackendError::invalid(format_args!(
-                "an operand needs a binding of {size} bytes, and this device binds at most {most} \
-                 (max_storage_buffer_binding_size): use a smaller --length or --size"
-            )));
-        }
-        let binding = BufferBinding { buffer, offset: (start - before) as u64, size: NonZero::new(size) };
+        let size = NonZero::new((before + span.len()) as u64);
+        let binding = BufferBinding { buffer, offset: (start - before) as u64, size };
         Ok((binding, (before / size_of::<f32>()) as u32))
     }
 }
