@@ -12,7 +12,7 @@ use crate::error::Error;
 const LARGEST_EXACT: u32 = 1 << 24;
 
 /// The functions that each language has.
-#[cfg(any(feature = "cuda", feature = "opencl-kernels"))]
+#[cfg(any(feature = "cuda", feature = "opencl-kernels", feature = "wgpu"))]
 pub(crate) const FUNCTIONS: [&std::ffi::CStr; 2] = [c"add", c"matmul"];
 
 /// One of the two things that are computed, on `f32` and by rows.
@@ -60,22 +60,14 @@ impl FromStr for Shape {
 }
 
 impl Work {
-    /// The name of its function.
-    #[cfg(any(feature = "cuda", feature = "opencl-kernels"))]
-    pub(crate) fn function(self) -> &'static std::ffi::CStr {
-        match self {
-            Self::Add { .. } => FUNCTIONS[0],
-            Self::Matmul(_) => FUNCTIONS[1],
-        }
-    }
-
-    /// The numbers that its function takes after the three arrays, of which the first is the length of the
-    /// result.
+    /// Its function, and the numbers that this takes after the three arrays: first the length of the result.
     #[cfg(any(feature = "cuda", feature = "opencl-kernels", feature = "wgpu"))]
-    pub(crate) fn numbers(self) -> Vec<u32> {
+    pub(crate) fn call(self) -> (&'static std::ffi::CStr, Vec<u32>) {
         match self {
-            Self::Add { len } => vec![len],
-            Self::Matmul(Shape { rows, inner, columns }) => vec![rows * columns, inner, columns],
+            Self::Add { len } => (FUNCTIONS[0], vec![len]),
+            Self::Matmul(Shape { rows, inner, columns }) => {
+                (FUNCTIONS[1], vec![rows * columns, inner, columns])
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 
 #![allow(missing_docs)]
 
-use std::io::Read;
-use std::process::{Command, Output, Stdio};
+use std::io;
+use std::process::{Command, Output};
 
 use device_conformance::device_or_skip;
 use device_registry::registry::Switches;
@@ -108,11 +108,7 @@ fn what_fails_is_an_error_with_its_cause() {
         ("--device=openreg", "OPENREG_FAIL_COPY=2", "`openreg:0` (device-openreg"),
         ("--device=openreg", "OPENREG_LOSE_DEVICE=4", "device lost"),
         ("--source=no-such-file.cl", NO_VARIABLE, "error: cannot read no-such-file.cl\ncaused by: "),
-        (
-            "--source=README.md",
-            NO_VARIABLE,
-            "`README.md` cannot be compiled for `cpu`, whose kernels are Rust",
-        ),
+        ("--source=README.md", NO_VARIABLE, "`README.md` cannot be compiled for `cpu`, whose kernels are"),
     ] {
         compute(arguments, &[variable]).fails_with(message);
     }
@@ -159,10 +155,10 @@ fn the_first_of_a_list_that_is_there_is_taken_and_the_others_are_accounted_for()
 #[cfg(all(feature = "cuda", feature = "opencl", feature = "wgpu", target_os = "linux"))]
 fn without_drivers_each_device_says_what_was_looked_for_and_the_list_ends_at_the_cpu() {
     let nowhere = ["OCL_ICD_VENDORS=/nowhere", "VK_ICD_FILENAMES=/nowhere", "VK_DRIVER_FILES=/nowhere"];
-    for backend in ["opencl", "wgpu", "cuda"]
-        .into_iter()
-        .filter(|&it| it != "cuda" || !device_registry::is_available(it))
-    {
+    for backend in ["opencl", "wgpu", "cuda"] {
+        if backend == "cuda" && device_registry::is_available(backend) {
+            continue;
+        }
         compute(&format!("--device={backend}"), &nowhere).fails_with("is unavailable: ");
         let run = compute(&format!("--device={backend},cpu"), &nowhere);
         run.prints(&format!("not {backend}: backend `{backend}` (device-{backend} "));
@@ -188,21 +184,17 @@ fn the_list_shows_the_devices_of_the_backends_with_a_feature_and_which_have_kern
 
 #[test]
 fn a_closed_pipe_is_an_error_and_no_panic() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_compute"))
-        .args(["--size", "64", "--runs", "3"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let mut stderr = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1), "{stderr}");
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let Output { status, stderr, .. } =
+        Command::new(env!("CARGO_BIN_EXE_compute")).stdout(writer).output().unwrap();
+    let stderr = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.starts_with("error: ") && !stderr.contains("panicked"), "{stderr}");
 }
 
-/// A device computes with the built-in text, and reports what is wrong with others: each change
-/// replaces a piece, and has an error. Without its first or last term, a product is wrong however long it is.
+/// A device computes with the built-in text, and reports what is wrong with others: each change replaces a
+/// piece, and has an error. Without its first or last term, a product is wrong however long it is.
 #[cfg(any(feature = "cuda", feature = "opencl", feature = "wgpu"))]
 fn has_good_language(
     backend: &str,
@@ -288,18 +280,10 @@ fn ptx() {
         &[
             ("add.rn.f32      %x, %x, %y", "add.rn.f32      %x, %x, %no_such_name", "no_such_name"),
             (".entry matmul", ".entry multiply", "the module has no entry `matmul`"),
-            (
-                "setp.ge.u32     %done",
-                "sub.u32 %len, %len, 1;\nsetp.ge.u32 %done",
-                "; 1 of 1000 elements differ",
-            ),
+            ("setp.ge.u32     %done", "sub.u32 %len, %len, 1;\nsetp.ge.u32 %done", "; 1 of 1000 elements"),
             ("add.rn.f32", "sub.rn.f32", "1000 of 1000 elements differ"),
             ("add.u64         %a, %a, 4;", "add.u64 %a, %a, 0;", "the result is wrong: element "),
-            (
-                "[%product], %total",
-                "[%product], 0f7F800000",
-                "the result is wrong: element 0 is inf and on the cpu ",
-            ),
+            ("[%product], %total", "[%product], 0f7F800000", "the result is wrong: element 0 is inf "),
         ],
     );
 }

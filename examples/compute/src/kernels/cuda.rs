@@ -62,24 +62,27 @@ impl Module {
         let result = unsafe {
             sys::cuModuleLoadDataEx(&mut module, image, 2, options.as_mut_ptr(), values.as_mut_ptr())
         };
-        let loaded = check("cuModuleLoadDataEx", result);
-        loaded.map(|()| Self { context: driver.context(), module, _keeps_context: keeps_context }).map_err(
-            |error| match result {
-                CUresult::CUDA_ERROR_INVALID_IMAGE
-                | CUresult::CUDA_ERROR_INVALID_PTX
-                | CUresult::CUDA_ERROR_INVALID_SOURCE
-                | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
-                | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
-                    let log = String::from_utf8_lossy(&log);
-                    let log = log.trim_matches(['\0', '\n', ' ']);
-                    let log = if log.is_empty() { "the compiler does not say why" } else { log };
-                    let message = format_args!("the module does not compile:\n{log}");
-                    BackendError::invalid(message).with_source(error)
-                }
-                // The text is not to blame, as far as it was read.
-                _ => error,
-            },
-        )
+        let error = match check("cuModuleLoadDataEx", result) {
+            Ok(()) => {
+                return Ok(Self { context: driver.context(), module, _keeps_context: keeps_context });
+            }
+            Err(error) => error,
+        };
+        match result {
+            CUresult::CUDA_ERROR_INVALID_IMAGE
+            | CUresult::CUDA_ERROR_INVALID_PTX
+            | CUresult::CUDA_ERROR_INVALID_SOURCE
+            | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+            | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+                let log = String::from_utf8_lossy(&log);
+                let log = log.trim_matches(['\0', '\n', ' ']);
+                let log = if log.is_empty() { "the compiler does not say why" } else { log };
+                Err(BackendError::invalid(format_args!("the module does not compile:\n{log}"))
+                    .with_source(error))
+            }
+            // The text is not to blame, as far as it was read.
+            _ => Err(error),
+        }
     }
 
     /// The context is current.
@@ -100,13 +103,13 @@ impl NativeKernels for Module {
     fn enqueue(&self, launch: &Launch<'_>, work: Work, spans: [&Span; 3]) -> Result<(), BackendError> {
         launch.driver_as::<CudaDevice>()?.make_current()?;
         let stream = launch.stream_as::<CudaStream>()?.stream();
-        let function = self.function(work.function())?;
+        let (function, mut numbers) = work.call();
+        let function = self.function(function)?;
         let mut addresses = [0; 3];
         for (address, span) in addresses.iter_mut().zip(spans) {
             let start = first_element(span)? * size_of::<f32>();
             *address = span.memory_as::<CudaMemory>()?.pointer() + start as u64;
         }
-        let mut numbers = work.numbers();
         let blocks = numbers[0].div_ceil(BLOCK);
         // A pointer to each parameter, from which the call copies it.
         let mut parameters: Vec<*mut c_void> = Vec::new();

@@ -40,7 +40,7 @@ struct Program {
 impl NativeKernels for Program {
     fn enqueue(&self, launch: &Launch<'_>, work: Work, spans: [&Span; 3]) -> Result<(), BackendError> {
         let queue = handles::command_queue(launch)?;
-        let numbers = work.numbers();
+        let (function, numbers) = work.call();
         let mut places = Vec::new();
         for span in spans {
             places.push((handles::buffer(span)?, first_element(span)? as u64));
@@ -48,13 +48,13 @@ impl NativeKernels for Program {
         // Each buffer is followed by the place of its first element.
         let of_spans = places.iter().flat_map(|(buffer, start)| [argument(buffer), argument(start)]);
         let arguments = of_spans.chain(numbers.iter().map(argument));
-        let Kernel { cl, kernel } = &self.kernel(work.function())?;
+        let Kernel { cl, kernel } = &self.kernel(function)?;
         for (index, (size, value)) in (0..).zip(arguments) {
             // SAFETY: the value has this size, which OpenCL compares with the kernel's, and the call copies
             // it. A buffer is an argument by its handle, and the core keeps its memory until the kernel is
             // done.
             unsafe { cl.clSetKernelArg(*kernel, index, size, value) }.map_err(|error| {
-                error.named(format_args!("argument {index} of `{}`", work.function().to_string_lossy()))
+                error.named(format_args!("argument {index} of `{}`", function.to_string_lossy()))
             })?;
         }
         let items = (numbers[0] as usize).next_multiple_of(MULTIPLE);

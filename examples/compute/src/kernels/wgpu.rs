@@ -67,7 +67,7 @@ impl NativeKernels for Program {
         let resources = [a, b, result].map(BindingResource::Buffer);
         let entries = (0..).zip(resources).map(|(binding, resource)| BindGroupEntry { binding, resource });
         let entries: Vec<_> = entries.collect();
-        let len = work.numbers()[0];
+        let len = work.call().1[0];
         let groups = len.div_ceil(WORKGROUP);
         let x = groups.min(self.limits.max_compute_workgroups_per_dimension);
         let commands = launch.driver_as::<WgpuDevice>()?.checked(|device| {
