@@ -5,12 +5,8 @@ use std::path::Path;
 use device_registry_tests::{files, workspace};
 
 /// The folders that may use std's locks. Files of each do.
-const FOLDERS: [&str; 4] = [
-    "crates/device-registry/src",
-    "crates/entry-points/src/sync",
-    "examples/custom-backend",
-    "templates",
-];
+const FOLDERS: [&str; 4] =
+    ["crates/device-registry/src", "crates/entry-points/src/sync", "examples/custom-backend", "templates"];
 
 /// What std has for locks, in `std::sync`. Its glob brings them all.
 const NAMES: [&str; 9] = [
