@@ -118,7 +118,8 @@ left_out=(--test broken --test builds --test c_backend --test ends --test misbeh
 step run format 10 'formatting, in all workspaces'
 format() {
     local folder
-    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/burn-next integrations/torch kernels; do
+    for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/burn-next integrations/onnxruntime \
+        integrations/torch kernels; do
         (cd "$folder" && cargo fmt --all --check)
     done
 }
@@ -401,8 +402,8 @@ in_torch() {
     [ $status -eq 0 ] || return $status
     export PATH=$venv/bin:$PATH
     cd integrations/torch
-    # A build for users takes a minute longer.
-    CARGO_PROFILE_RELEASE_OPT_LEVEL=1 DEVICE_TORCH_CXXFLAGS=-O1 \
+    # A build for users takes a minute longer. The packages of Python share what they build.
+    CARGO_TARGET_DIR=$PWD/../../target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 DEVICE_TORCH_CXXFLAGS=-O1 \
         python -m pip install --quiet --disable-pip-version-check .
 }
 
@@ -443,6 +444,39 @@ torch() {
     DEVICE_TORCH=mycqueue in_two "$@"
     rm -rf "$venv"
     forget target build ../../examples/custom-backend/target
+}
+
+# Makes an environment with ONNX Runtime and the package, and goes to it. `venv` is empty where Python's registry cannot be
+# reached.
+in_onnx() {
+    local status=0
+    install_drivers
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh python3 python3-venv
+    mkdir -p target
+    venv=$(mktemp -d "$PWD/target/onnx.XXXXXX")
+    sh integrations/onnxruntime/tests/environment.sh "$venv" || status=$?
+    if [ $status -eq 3 ]; then
+        rm -rf "$venv"
+        venv=
+        return
+    fi
+    [ $status -eq 0 ] || return $status
+    export PATH=$venv/bin:$PATH
+    cd integrations/onnxruntime
+    CARGO_TARGET_DIR=$PWD/../../target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        python -m pip install --quiet --disable-pip-version-check .
+}
+
+step run onnx 120 'ONNX Runtime on registered devices'
+onnx() {
+    local venv
+    in_onnx
+    [ -n "$venv" ] || return 0
+    DEVICE_ORT=openreg expect '[2.]' python examples/add.py openreg:1
+    pytest
+    DEVICE_ORT=openreg python tests/node_tests.py openreg:0 --every 19
+    rm -rf "$venv"
+    forget ../../target/python build
 }
 
 step slow examples 150 'the example with kernels on real devices, as its README says'
@@ -566,6 +600,20 @@ torch-operators() {
     [ -n "$venv" ] || return 0
     DEVICE_TORCH=openreg python tests/opinfo.py --list tests/opinfo-failures.txt
     DEVICE_TORCH=openreg python tests/soak.py --seconds 60
+    rm -rf "$venv"
+}
+
+step slow onnx-nodes 600 "ONNX's own tests of operators on each kind of device"
+onnx-nodes() {
+    local venv device
+    in_onnx
+    [ -n "$venv" ] || return 0
+    mkdir "$venv/plugins"
+    sh ../../examples/custom-backend/c/build.sh "$venv/plugins"
+    for device in openreg:0 opencl:0; do
+        DEVICE_ORT=${device%:*} python tests/node_tests.py "$device"
+    done
+    DEVICE_ORT_PLUGINS=$venv/plugins DEVICE_ORT=myc python tests/node_tests.py myc:0
     rm -rf "$venv"
 }
 

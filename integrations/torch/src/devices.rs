@@ -9,9 +9,9 @@ use device_registry::{
 };
 use log::warn;
 
-use crate::addresses::watch_forks;
 use crate::choice::choice;
 use crate::failure::Failure;
+use crate::forks::watch_forks;
 use crate::own_process;
 
 /// An index has 8 bits in PyTorch, with a sign.

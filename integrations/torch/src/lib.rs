@@ -12,15 +12,15 @@ device_registry::autoload!();
 #[allow(unsafe_code)]
 mod abi;
 mod activity;
-// Addresses, which the system reserves.
-#[allow(unsafe_code)]
-mod addresses;
 mod choice;
 mod copies;
 mod counts;
 mod devices;
 mod events;
 mod failure;
+// A handler that the system calls in a child.
+#[allow(unsafe_code)]
+mod forks;
 mod host_memory;
 mod memory;
 mod operators;

@@ -9,7 +9,7 @@ use std::path::Path;
 use device_registry_tests::{files, workspace};
 
 /// The files of crates that read variables by other means, how often, and what they read.
-const READERS: [(&str, usize, &str); 27] = [
+const READERS: [(&str, usize, &str); 28] = [
     ("crates/device-config/src/apply.rs", 1, "whether DEVICE_DEFAULT is set"),
     ("crates/device-conformance/src/environment.rs", 5, "what a test runs, in a process of a test"),
     ("crates/device-conformance/src/process.rs", 3, "the variables of a child, in a process of a test"),
@@ -33,6 +33,7 @@ const READERS: [(&str, usize, &str); 27] = [
     ("crates/entry-points-macros/src/rustc_args.rs", 1, "whether an editor runs a macro"),
     ("crates/entry-points/src/group.rs", 3, "switches and options by name"),
     ("integrations/burn/device-burn-backend", 3, "names of devices, and of ways to compute"),
+    ("integrations/onnxruntime/src/choice.rs", 1, "names of backends, and whether the CPU may compute"),
     ("integrations/torch/src/choice.rs", 1, "names and numbers of devices"),
     ("integrations/torch/src/counts.rs", 1, "whether the CPU may compute"),
     ("kernels/device-kernels-plugin/src/header.rs", 1, "a folder, of its tests"),
@@ -128,7 +129,9 @@ fn the_registry_knows_all_variables() {
     let mut found = BTreeSet::new();
     for (path, text) in &sources {
         let in_repository = path.strip_prefix(workspace()).expect("it is in this repository");
-        let is_of_package = in_repository.starts_with("integrations/torch/python");
+        let is_of_package = ["integrations/onnxruntime/python", "integrations/torch/python"]
+            .iter()
+            .any(|folder| in_repository.starts_with(folder));
         if path != &file && (is_of_crate(in_repository) || is_of_package || path.ends_with("setup.py")) {
             found.extend(names(text));
         }

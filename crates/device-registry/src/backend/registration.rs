@@ -19,7 +19,7 @@ pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
 /// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for a group's
 /// variables. A test looks for others in the sources.
-const VARIABLES: [&str; 31] = [
+const VARIABLES: [&str; 37] = [
     "DEVICE_BACKEND_*",
     "DEVICE_BURN_DEVICE",
     "DEVICE_BURN_ENGINES_*",
@@ -38,6 +38,12 @@ const VARIABLES: [&str; 31] = [
     "DEVICE_MEMORY_REUSE",
     "DEVICE_OBSERVERS_*",
     "DEVICE_OPERATORS_*",
+    "DEVICE_ORT",
+    "DEVICE_ORT_AUTOLOAD",
+    "DEVICE_ORT_FALLBACK",
+    "DEVICE_ORT_FEATURES",
+    "DEVICE_ORT_LIBRARY",
+    "DEVICE_ORT_PLUGINS",
     "DEVICE_PLUGINS",
     "DEVICE_PROGRAM_CACHE",
     "DEVICE_TORCH",

@@ -1,0 +1,38 @@
+//! How many nodes of all sessions each device computes, and which operators were left to others.
+
+use std::collections::BTreeMap;
+
+use device_registry::Device;
+use parking_lot::Mutex;
+
+/// The counts of a device.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    taken: usize,
+    left: BTreeMap<String, usize>,
+}
+
+static COUNTS: Mutex<BTreeMap<String, Counts>> = Mutex::new(BTreeMap::new());
+
+/// Adds what became of the nodes of a session.
+pub(crate) fn add(device: Device, taken: usize, left: &[(String, String)]) {
+    let mut counts = COUNTS.lock();
+    let counts = counts.entry(device.to_string()).or_default();
+    counts.taken += taken;
+    for (operator, _) in left {
+        *counts.left.entry(operator.clone()).or_default() += 1;
+    }
+}
+
+/// A line for each device and number: the device, `taken` or the name of an operator that was left, and the
+/// number, with tabs between them.
+pub(crate) fn lines() -> String {
+    let mut lines = String::new();
+    for (device, counts) in &*COUNTS.lock() {
+        lines += &format!("{device}\ttaken\t{}\n", counts.taken);
+        for (operator, count) in &counts.left {
+            lines += &format!("{device}\t{operator}\t{count}\n");
+        }
+    }
+    lines
+}
