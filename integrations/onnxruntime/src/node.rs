@@ -29,14 +29,22 @@ pub(crate) enum Attribute {
     Other,
 }
 
+/// What is known of an input or output before shapes are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Value {
+    dtype: DType,
+    /// How many dimensions it has; `None` if that is not known.
+    rank: Option<usize>,
+}
+
 /// A node, as an operator sees it.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) operator: String,
     pub(crate) since: i32,
-    /// The type of each input; `None` for an input that is left out, or whose type no kernel has.
-    pub(crate) inputs: Vec<Option<DType>>,
-    pub(crate) outputs: Vec<Option<DType>>,
+    /// What is known of each input; `None` for one that is left out, or whose type no kernel has.
+    pub(crate) inputs: Vec<Option<Value>>,
+    pub(crate) outputs: Vec<Option<Value>>,
     attributes: BTreeMap<String, Attribute>,
 }
 
@@ -86,7 +94,15 @@ impl Node {
 
     /// The type of an input that has to be there.
     pub(crate) fn input(&self, at: usize) -> Result<DType, Failure> {
-        self.inputs.get(at).copied().flatten().ok_or_else(|| Failure::new("no kernel has its type"))
+        let value = self.inputs.get(at).copied().flatten();
+        value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+    }
+
+    /// How many dimensions an input has.
+    pub(crate) fn rank(&self, at: usize) -> Result<usize, Failure> {
+        let value = self.inputs.get(at).copied().flatten();
+        let rank = value.and_then(|value| value.rank);
+        rank.ok_or_else(|| Failure::new("how many dimensions it has is not known"))
     }
 
     /// Whether an input is given.
@@ -95,7 +111,8 @@ impl Node {
     }
 
     pub(crate) fn output(&self, at: usize) -> Result<DType, Failure> {
-        self.outputs.get(at).copied().flatten().ok_or_else(|| Failure::new("no kernel has its type"))
+        let value = self.outputs.get(at).copied().flatten();
+        value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
     }
 
     /// A node of a graph.
@@ -114,7 +131,7 @@ impl Node {
             let values =
                 |count: unsafe extern "system" fn(*const OrtNode, *mut usize) -> _,
                  get: unsafe extern "system" fn(*const OrtNode, *mut *const OrtValueInfo, usize) -> _|
-                 -> Result<Vec<Option<DType>>, Failure> {
+                 -> Result<Vec<Option<Value>>, Failure> {
                     let mut len = 0;
                     api.check(count(node, &raw mut len))?;
                     let mut infos = vec![ptr::null(); len];
@@ -203,7 +220,7 @@ pub(crate) enum Kind {
 /// # Safety
 ///
 /// `info` is null or alive.
-unsafe fn type_of_value(api: Api, info: *const OrtValueInfo) -> Result<Option<DType>, Failure> {
+unsafe fn type_of_value(api: Api, info: *const OrtValueInfo) -> Result<Option<Value>, Failure> {
     if info.is_null() {
         return Ok(None);
     }
@@ -215,12 +232,12 @@ unsafe fn type_of_value(api: Api, info: *const OrtValueInfo) -> Result<Option<DT
     }
 }
 
-/// The type of the elements of a tensor; `None` if it is no tensor, or kernels have no such type.
+/// The type of a tensor; `None` if it is no tensor, or kernels have no such type.
 ///
 /// # Safety
 ///
 /// `info` is null or alive.
-unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<DType>, Failure> {
+unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<Value>, Failure> {
     if info.is_null() {
         return Ok(None);
     }
@@ -233,8 +250,12 @@ unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<DTyp
             return Ok(None);
         }
         api.check((api.ort.GetTensorElementType)(tensor, as_type(&mut number)))?;
+        let mut rank = None;
+        if (api.ort.TensorTypeAndShape_HasShape)(tensor) {
+            api.check((api.ort.GetDimensionsCount)(tensor, rank.insert(0)))?;
+        }
+        Ok(dtype_of(number).map(|dtype| Value { dtype, rank }))
     }
-    Ok(dtype_of(number))
 }
 
 /// The types that ONNX and kernels both have, by ONNX's numbers.

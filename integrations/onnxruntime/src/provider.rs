@@ -127,7 +127,8 @@ impl Provider {
         self.api.check(unsafe { (self.api.ep.CreateKernelRegistry)(&raw mut kernels) })?;
         self.kernels = kernels;
         for row in rows() {
-            let memory: Vec<_> = row.host.iter().map(|&at| (at, true)).collect();
+            let inputs = row.host.iter().map(|&at| (at, true));
+            let memory: Vec<_> = inputs.chain(row.has_host_output.then_some((0, false))).collect();
             self.add(row.name, row.first, row.last, &memory, Some(row))?;
         }
         // Those of ONNX Runtime would put the output of the first into memory of the host.

@@ -5,7 +5,7 @@ use device_kernels::{Binary, Conv2d, Dims, Operator, Pool2d, Reduction, Scalar};
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape};
 use crate::failure::Failure;
-use crate::node::Kind::{Int, Ints, Text};
+use crate::node::Kind::{Float, Int, Ints, Text};
 use crate::node::Node;
 
 pub(super) const ROWS: &[Row] = &[
@@ -19,6 +19,17 @@ pub(super) const ROWS: &[Row] = &[
     ]),
     Row::new("MaxPool", |node| pool(node, Pool::Max)).attributes(POOL),
     Row::new("AveragePool", |node| pool(node, Pool::Mean)).since(7).attributes(POOL),
+    Row::new("ConvTranspose", conv_transpose).attributes(&[
+        ("auto_pad", Text),
+        ("dilations", Ints),
+        ("group", Int),
+        ("kernel_shape", Ints),
+        ("output_padding", Ints),
+        ("output_shape", Ints),
+        ("pads", Ints),
+        ("strides", Ints),
+    ]),
+    Row::new("LRN", lrn).attributes(&[("alpha", Float), ("beta", Float), ("bias", Float), ("size", Int)]),
     Row::new("GlobalAveragePool", |node| global(node, Reduction::Mean)),
     Row::new("GlobalMaxPool", |node| global(node, Reduction::Max)),
 ];
@@ -104,6 +115,14 @@ impl Windows {
     }
 }
 
+/// Declines unless an input is of images or signals.
+fn expect_images(node: &Node) -> Result<(), Failure> {
+    match node.rank(0)? {
+        3 | 4 => Ok(()),
+        rank => declined(format_args!("{rank} dimensions")),
+    }
+}
+
 /// An array of images or signals, as images.
 fn as_images(array: &Array) -> Result<Array, Failure> {
     match *array.shape() {
@@ -160,6 +179,7 @@ fn windows(
 }
 
 fn conv(node: &Node) -> Result<Plan, Failure> {
+    expect_images(node)?;
     let shape = Windows::of(node);
     let groups = node.int_or("group", 1) as usize;
     let dtype = node.input(0)?;
@@ -190,6 +210,85 @@ fn conv(node: &Node) -> Result<Plan, Failure> {
     })
 }
 
+/// The gradient of a convolution by its images.
+fn conv_transpose(node: &Node) -> Result<Plan, Failure> {
+    expect_images(node)?;
+    let shape = Windows::of(node);
+    if shape.automatic.is_some() || node.ints("output_shape").is_some() {
+        return declined("borders that follow from the output");
+    }
+    let groups = node.int_or("group", 1) as usize;
+    let more = Windows::pair(node.ints("output_padding"), 0)?;
+    let dtype = node.input(0)?;
+    let needs = [("conv2d_input_grad", dtype), ("add", dtype), ("copy", dtype)];
+    Plan::new(needs, move |context| {
+        let input = context.array(0)?;
+        let weights = as_images(&context.array(1)?)?;
+        let is_signal = input.rank() == 3;
+        let images = as_images(&input)?;
+        let kernel = size_of(&weights);
+        let mut borders = shape.borders(size_of(&images), kernel)?;
+        let mut more = more;
+        if is_signal {
+            borders[0][0] = 0;
+            borders[1][0] = 0;
+            more[0] = 0;
+        }
+        let (stride, dilation) = (shape.strides()?, shape.dilations()?);
+        let size = size_of(&images);
+        // Without borders, which are cut off behind.
+        let whole: Pair = std::array::from_fn(|at| {
+            (size[at] - 1) * stride[at] + (kernel[at] - 1) * dilation[at] + 1 + more[at]
+        });
+        let cut: Pair = std::array::from_fn(|at| whole[at].saturating_sub(borders[0][at] + borders[1][at]));
+        let (n, channels) = (images.shape()[0], weights.shape()[1] * groups);
+        let made = context.scratch(dtype, &[n, channels, whole[0], whole[1]])?;
+        let conv = Conv2d { stride, padding: [0; 2], dilation, groups };
+        context.run(Operator::Conv2dInputGrad(conv), &[images.into(), weights.into()], &[&made])?;
+        let inner = made.layout.slice(2, borders[0][0], cut[0], 1)?.slice(3, borders[0][1], cut[1], 1)?;
+        let mut value = made.with_layout(inner);
+        if let Some(bias) = context.optional(2)? {
+            value = context.binary(Binary::Add, &value, &bias.reshaped([1, channels, 1, 1])?)?;
+        }
+        let sizes: Shape = match is_signal {
+            true => [n, channels, cut[1]].into_iter().collect(),
+            false => [n, channels, cut[0], cut[1]].into_iter().collect(),
+        };
+        let out = context.output(0, &sizes)?.reshaped([n, channels, cut[0], cut[1]])?;
+        context.copy(&value, &out)
+    })
+}
+
+/// x / (bias + alpha / size * the sum of squares of neighbouring channels)^beta
+fn lrn(node: &Node) -> Result<Plan, Failure> {
+    let number = |name, otherwise| f64::from(node.float_or(name, otherwise));
+    let (alpha, beta, bias) = (number("alpha", 1e-4), number("beta", 0.75), number("bias", 1.0));
+    let Some(size) = node.int("size").filter(|&size| size > 0) else { return declined("no size") };
+    let size = size as usize;
+    let dtype = node.input(0)?;
+    let needs = ["mul", "add", "pow", "div", "copy"].map(|name| (name, dtype));
+    Plan::new(needs, move |context| {
+        let input = context.array(0)?;
+        let out = context.output(0, input.shape())?;
+        let squares = context.binary(Binary::Mul, &input, &input)?;
+        let channels = input.shape()[1];
+        let before = (size - 1) / 2;
+        let mut padded = Shape::from_slice(input.shape());
+        padded[1] = channels + size - 1;
+        let wide = context.scratch(dtype, &padded)?;
+        context.run(Operator::Copy, &[0.0.into()], &[&wide])?;
+        context.copy(&squares, &wide.with_layout(wide.layout.slice(1, before, channels, 1)?))?;
+        let part = |at| Ok::<_, Failure>(wide.with_layout(wide.layout.slice(1, at, channels, 1)?));
+        let mut sum = part(0)?;
+        for at in 1..size {
+            sum = context.binary(Binary::Add, &sum, &part(at)?)?;
+        }
+        let scaled = context.binary(Binary::Mul, &sum, alpha / size as f64)?;
+        let raised = context.binary(Binary::Pow, &context.binary(Binary::Add, &scaled, bias)?, beta)?;
+        context.run(Binary::Div, &[input.into(), raised.into()], &[&out])
+    })
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Pool {
     Max,
@@ -197,6 +296,7 @@ enum Pool {
 }
 
 fn pool(node: &Node, kind: Pool) -> Result<Plan, Failure> {
+    expect_images(node)?;
     if node.outputs.len() > 1 {
         return declined("the places of the largest");
     }

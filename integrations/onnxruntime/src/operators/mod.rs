@@ -5,6 +5,7 @@ mod images;
 mod matrices;
 mod norms;
 mod reductions;
+mod resampling;
 mod shapes;
 
 use device_kernels::DType;
@@ -22,6 +23,8 @@ pub(crate) struct Row {
     pub(crate) attributes: &'static [(&'static str, Kind)],
     /// The inputs that the operator reads on the host, such as a shape.
     pub(crate) host: &'static [usize],
+    /// Whether its output is in memory of the host, as a shape is.
+    pub(crate) has_host_output: bool,
     /// Says how a node is computed, or why it is not.
     pub(crate) prepare: fn(&Node) -> Result<Plan, Failure>,
 }
@@ -32,7 +35,7 @@ const NEWEST: i32 = 1000;
 impl Row {
     /// An operator without attributes, whose versions mean the same.
     const fn new(name: &'static str, prepare: fn(&Node) -> Result<Plan, Failure>) -> Self {
-        Self { name, first: 1, last: NEWEST, attributes: &[], host: &[], prepare }
+        Self { name, first: 1, last: NEWEST, attributes: &[], host: &[], has_host_output: false, prepare }
     }
 
     const fn since(self, first: i32) -> Self {
@@ -47,6 +50,10 @@ impl Row {
         Self { attributes, ..self }
     }
 
+    const fn with_host_output(self) -> Self {
+        Self { has_host_output: true, ..self }
+    }
+
     const fn host(self, host: &'static [usize]) -> Self {
         Self { host, ..self }
     }
@@ -54,8 +61,15 @@ impl Row {
 
 /// All operators, in tables of their kind.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    let tables: [&[Row]; 6] =
-        [elementwise::ROWS, images::ROWS, matrices::ROWS, norms::ROWS, reductions::ROWS, shapes::ROWS];
+    let tables: [&[Row]; 7] = [
+        elementwise::ROWS,
+        images::ROWS,
+        matrices::ROWS,
+        norms::ROWS,
+        reductions::ROWS,
+        resampling::ROWS,
+        shapes::ROWS,
+    ];
     tables.into_iter().flatten()
 }
 

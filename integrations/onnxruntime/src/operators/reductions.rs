@@ -65,8 +65,8 @@ pub(super) const ROWS: &[Row] = &{
 };
 
 const fn copy_of(row: &Row) -> Row {
-    let Row { name, first, last, attributes, host, prepare } = *row;
-    Row { name, first, last, attributes, host, prepare }
+    let Row { name, first, last, attributes, host, has_host_output, prepare } = *row;
+    Row { name, first, last, attributes, host, has_host_output, prepare }
 }
 
 fn never(_: &Node) -> Result<Plan, Failure> {

@@ -2,6 +2,7 @@
 
 use device_kernels::{Compare, DType, Operator, Scalar, Sorted, Update};
 
+use super::resampling::picked;
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape, broadcast, dim};
 use crate::failure::Failure;
@@ -19,6 +20,8 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("Pad", pad).since(11).attributes(&[("mode", Text)]).host(&[1, 2, 3]),
     Row::new("Reshape", reshape).since(5).attributes(&[("allowzero", Int)]).host(&[1]),
     Row::new("ScatterElements", scatter_elements).attributes(&[("axis", Int), ("reduction", Text)]),
+    Row::new("Shape", shape).attributes(&[("end", Int), ("start", Int)]).with_host_output(),
+    Row::new("Size", size).with_host_output(),
     Row::new("Slice", slice_by_attributes).until(9).attributes(&[
         ("starts", Ints),
         ("ends", Ints),
@@ -177,27 +180,71 @@ fn scatter_elements(node: &Node) -> Result<Plan, Failure> {
     })
 }
 
-fn pad_by_attributes(node: &Node) -> Result<Plan, Failure> {
-    if node.text("mode").is_some_and(|mode| mode != "constant") {
-        return declined("its mode");
+/// What the border of an array is made of.
+#[derive(Clone, Copy, PartialEq)]
+enum Border {
+    Constant,
+    /// The elements at the border.
+    Edge,
+    /// The elements from the border back, without the one at it.
+    Reflect,
+    /// The elements from the other border on.
+    Wrap,
+}
+
+impl Border {
+    fn of(node: &Node) -> Result<Self, Failure> {
+        Ok(match node.text("mode") {
+            None | Some("constant") => Self::Constant,
+            Some("edge") => Self::Edge,
+            Some("reflect") => Self::Reflect,
+            Some("wrap") => Self::Wrap,
+            Some(other) => return declined(format_args!("the mode `{other}`")),
+        })
     }
+
+    /// The place within `size` elements of one that may be outside.
+    fn place(self, at: i64, size: i64) -> i64 {
+        match self {
+            Self::Constant => at,
+            Self::Edge => at.clamp(0, size - 1),
+            Self::Wrap => at.rem_euclid(size),
+            Self::Reflect if size == 1 => 0,
+            Self::Reflect => {
+                let there = at.rem_euclid(2 * size - 2);
+                there.min(2 * size - 2 - there)
+            }
+        }
+    }
+}
+
+fn pad_needs(dtype: DType) -> [(&'static str, DType); 2] {
+    [("copy", dtype), ("index_select", dtype)]
+}
+
+fn pad_by_attributes(node: &Node) -> Result<Plan, Failure> {
+    let border = Border::of(node)?;
     let Some(pads) = node.ints("pads").map(<[i64]>::to_vec) else { return declined("no pads") };
-    Plan::new([("copy", node.input(0)?)], move |context| padded(context, &pads, None, 0.0))
+    Plan::new(pad_needs(node.input(0)?), move |context| padded(context, &pads, None, 0.0, border))
 }
 
 fn pad(node: &Node) -> Result<Plan, Failure> {
-    if node.text("mode").is_some_and(|mode| mode != "constant") {
-        return declined("its mode");
-    }
-    Plan::new([("copy", node.input(0)?)], |context| {
+    let border = Border::of(node)?;
+    Plan::new(pad_needs(node.input(0)?), move |context| {
         let pads = given(context, 1)?;
         let value = context.numbers(2)?.and_then(|numbers| numbers.first().copied()).unwrap_or(0.0);
-        padded(context, &pads, context.integers(3)?.as_deref(), value)
+        padded(context, &pads, context.integers(3)?.as_deref(), value, border)
     })
 }
 
 /// Copies the input within a border of `value`. A negative length cuts elements off.
-fn padded(context: &Context, pads: &[i64], axes: Option<&[i64]>, value: f64) -> Result<(), Failure> {
+fn padded(
+    context: &Context,
+    pads: &[i64],
+    axes: Option<&[i64]>,
+    value: f64,
+    border: Border,
+) -> Result<(), Failure> {
     let mut input = context.array(0)?;
     let rank = input.rank();
     let axes = match axes {
@@ -206,6 +253,15 @@ fn padded(context: &Context, pads: &[i64], axes: Option<&[i64]>, value: f64) -> 
     };
     if pads.len() != 2 * axes.len() {
         return declined(format_args!("{} lengths for {} dimensions", pads.len(), axes.len()));
+    }
+    if border != Border::Constant {
+        for (at, &axis) in axes.iter().enumerate() {
+            let size = input.shape()[axis] as i64;
+            let places = (-pads[at]..size + pads[at + axes.len()]).map(|place| border.place(place, size));
+            input = picked(context, &input, axis, &places.collect::<Vec<_>>())?;
+        }
+        let out = context.output(0, input.shape())?;
+        return context.copy(&input, &out);
     }
     let mut shape = Shape::from_slice(input.shape());
     let mut starts = Shape::from_elem(0, rank);
@@ -249,6 +305,28 @@ fn reshape(node: &Node) -> Result<Plan, Failure> {
             shape[open] = input.layout.len().checked_div(known).unwrap_or(0);
         }
         input.reshaped(shape)
+    })
+}
+
+fn shape(node: &Node) -> Result<Plan, Failure> {
+    let start = node.int_or("start", 0);
+    let end = node.int_or("end", i64::MAX);
+    // The elements stay on the device, of any type.
+    Plan::new([], move |context| {
+        let sizes = context.shape_of_input(0)?;
+        let rank = sizes.len() as i64;
+        let place = |bound: i64| if bound < 0 { bound.saturating_add(rank) } else { bound }.clamp(0, rank);
+        let (start, end) = (place(start) as usize, place(end) as usize);
+        let sizes = sizes.get(start..end.max(start)).unwrap_or_default();
+        let numbers: Vec<i64> = sizes.iter().map(|&size| size as i64).collect();
+        context.write_on_host(0, &[numbers.len()], &numbers)
+    })
+}
+
+fn size(_: &Node) -> Result<Plan, Failure> {
+    Plan::new([], |context| {
+        let count: usize = context.shape_of_input(0)?.iter().product();
+        context.write_on_host(0, &[], &[count as i64])
     })
 }
 
