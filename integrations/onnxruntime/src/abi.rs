@@ -70,7 +70,7 @@ pub(crate) struct EpApi {
         *const OrtKeyValuePairs,
         *mut *mut OrtHardwareDevice,
     ) -> OrtStatusPtr,
-    pub(crate) ReleaseHardwareDevice: unsafe extern "system" fn(*mut OrtHardwareDevice),
+    ReleaseHardwareDevice: Unused,
     pub(crate) CreateKernelRegistry: unsafe extern "system" fn(*mut *mut KernelRegistry) -> OrtStatusPtr,
     pub(crate) ReleaseKernelRegistry: unsafe extern "system" fn(*mut KernelRegistry),
     pub(crate) KernelRegistry_AddKernel: unsafe extern "system" fn(
@@ -163,7 +163,7 @@ pub(crate) struct Ep {
     pub(crate) GetPreferredDataLayout: Unused,
     pub(crate) ShouldConvertDataLayoutForOp: Unused,
     pub(crate) SetDynamicOptions: Unused,
-    pub(crate) OnRunStart: Unused,
+    pub(crate) OnRunStart: Option<unsafe extern "system" fn(*mut Ep, *const OrtRunOptions) -> OrtStatusPtr>,
     pub(crate) OnRunEnd:
         Option<unsafe extern "system" fn(*mut Ep, *const OrtRunOptions, bool) -> OrtStatusPtr>,
     pub(crate) CreateAllocator: Unused,

@@ -230,7 +230,7 @@ impl Context {
         // The kernels convert: there is one type to read.
         let copy = self.scratch(DType::F64, array.shape())?;
         self.run(Operator::Copy, &[array.into()], &[&copy])?;
-        self.stream()?.synchronize()?;
+        self.place.synchronize()?;
         let mut bytes = vec![0; copy.buffer.len()];
         copy.buffer.read(0, &mut bytes)?;
         Ok(bytes
@@ -312,10 +312,14 @@ impl Context {
         Ok(Array { dtype, layout, buffer })
     }
 
-    /// A new array of numbers that the host has.
-    pub(crate) fn uploaded_floats(&self, numbers: &[f64]) -> Result<Array, Failure> {
-        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-        self.uploaded(DType::F64, numbers.len(), bytes)
+    /// A new array of numbers that the host has, as `f64` if that is the type, and else as `f32`.
+    pub(crate) fn uploaded_floats(&self, numbers: &[f64], dtype: DType) -> Result<Array, Failure> {
+        if dtype == DType::F64 {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+            return self.uploaded(DType::F64, numbers.len(), bytes);
+        }
+        let bytes: Vec<u8> = numbers.iter().flat_map(|&number| (number as f32).to_ne_bytes()).collect();
+        self.uploaded(DType::F32, numbers.len(), bytes)
     }
 
     /// A new array of integers that the host has.

@@ -10,6 +10,7 @@ use ort_sys::{
     OrtHardwareDeviceType, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtMemoryInfoDeviceType,
     OrtSessionOptions, OrtStatusPtr,
 };
+use parking_lot::Mutex;
 
 use crate::abi::{self, DataTransfer, Ep, VERSION};
 use crate::api::{Api, text};
@@ -30,11 +31,27 @@ pub(crate) struct Factory {
     /// Describes the memory of the device. It lives as long as the factory.
     memory: *mut OrtMemoryInfo,
     version: &'static std::ffi::CStr,
+    /// The device as hardware, which is made once.
+    hardware: Mutex<usize>,
 }
 
 impl Factory {
-    /// A factory that ONNX Runtime owns, until it gives it to [`release`](Self::release).
-    pub(crate) fn create(api: Api, place: &'static Place) -> Result<*mut abi::Factory, Failure> {
+    /// The factory of a device for a runtime. It is never freed: sessions and tensors may outlive the
+    /// registration, and the next one gets it again.
+    pub(crate) fn of_place(api: Api, place: &'static Place) -> Result<*mut abi::Factory, Failure> {
+        /// The factories, by the address of the runtime's table and the number of the device.
+        static ALL: Mutex<Vec<(usize, u32, usize)>> = Mutex::new(Vec::new());
+        let key = (ptr::from_ref(api.ort).addr(), place.number);
+        let mut all = ALL.lock();
+        if let Some((.., factory)) = all.iter().find(|(runtime, number, _)| (*runtime, *number) == key) {
+            return Ok(ptr::with_exposed_provenance_mut(*factory));
+        }
+        let factory = Self::create(api, place)?;
+        all.push((key.0, key.1, factory.expose_provenance()));
+        Ok(factory)
+    }
+
+    fn create(api: Api, place: &'static Place) -> Result<*mut abi::Factory, Failure> {
         let mut memory = ptr::null_mut();
         // SAFETY: the name is a text. A memory with an alignment is another device to ONNX Runtime, which
         // programs cannot name.
@@ -75,17 +92,8 @@ impl Factory {
         };
         let version = concat!(env!("CARGO_PKG_VERSION"), "\0");
         let version = std::ffi::CStr::from_bytes_with_nul(version.as_bytes()).unwrap_or(c"0");
-        Ok(Box::into_raw(Box::new(Self { table, api, place, memory, version })).cast())
-    }
-
-    /// # Safety
-    ///
-    /// `factory` is one of [`create`](Self::create), and is not used again.
-    pub(crate) unsafe fn release(factory: *mut abi::Factory) {
-        // SAFETY: see above.
-        let factory = unsafe { Box::from_raw(factory.cast::<Self>()) };
-        // SAFETY: it is the factory's own.
-        unsafe { (factory.api.ort.ReleaseMemoryInfo)(factory.memory) };
+        Ok(Box::into_raw(Box::new(Self { table, api, place, memory, version, hardware: Mutex::new(0) }))
+            .cast())
     }
 
     /// # Safety
@@ -113,19 +121,23 @@ impl Factory {
         facts.push(("kind", properties.kind.to_string()));
         let facts = api.pairs(&facts);
         let vendor = text(&properties.vendor.unwrap_or_else(|| "unknown".to_owned()));
-        let mut hardware = ptr::null_mut();
+        let mut known = self.hardware.lock();
+        let mut hardware = ptr::with_exposed_provenance_mut::<OrtHardwareDevice>(*known);
         let mut listed = ptr::null_mut();
         // SAFETY: all are texts and pairs of this function, which are copied. ONNX Runtime takes the device
         // that is listed; the hardware stays for it.
         unsafe {
-            api.check((api.ep.CreateHardwareDevice)(
-                kind,
-                NO_VENDOR,
-                self.place.number,
-                vendor.as_ptr(),
-                facts.as_ptr(),
-                &raw mut hardware,
-            ))?;
+            if hardware.is_null() {
+                api.check((api.ep.CreateHardwareDevice)(
+                    kind,
+                    NO_VENDOR,
+                    self.place.number,
+                    vendor.as_ptr(),
+                    facts.as_ptr(),
+                    &raw mut hardware,
+                ))?;
+                *known = hardware.expose_provenance();
+            }
             api.check((api.ep.CreateEpDevice)(
                 table,
                 hardware,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::ptr;
 
-use device_kernels::DType;
+use device_kernels::{DType, MAX_RANK};
 use half::{bf16, f16};
 use ort_sys::{
     ONNXTensorElementDataType as Element, OrtKernelInfo, OrtNode, OrtOpAttr, OrtOpAttrType, OrtTypeInfo,
@@ -108,6 +108,20 @@ impl Node {
     /// Whether an input is given.
     pub(crate) fn has_input(&self, at: usize) -> bool {
         self.inputs.get(at).is_some_and(Option::is_some)
+    }
+
+    /// Declines arrays of more dimensions than kernels have.
+    pub(crate) fn check_ranks(&self) -> Result<(), Failure> {
+        let values = self.inputs.iter().chain(&self.outputs).flatten();
+        match values.filter_map(|value| value.rank).find(|&rank| rank > MAX_RANK) {
+            Some(rank) => Err(Failure::new(format_args!("{rank} dimensions"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an output is asked for.
+    pub(crate) fn has_output(&self, at: usize) -> bool {
+        self.outputs.get(at).is_some_and(Option::is_some)
     }
 
     pub(crate) fn output(&self, at: usize) -> Result<DType, Failure> {

@@ -22,6 +22,10 @@ pub(crate) struct Place {
     opened: OnceLock<Opened>,
     /// Why the last allocation failed, for the caller that gets null.
     failed: Mutex<Option<Failure>>,
+    /// How often the stream has reported a failure of its work, and the last one.
+    failures: Mutex<(u64, Option<Failure>)>,
+    /// Held while a thread waits for the stream, until the failure that it gets is counted.
+    waiting: Mutex<()>,
 }
 
 /// What a device has after its first use.
@@ -48,6 +52,8 @@ impl Place {
             number: places.len() as u32,
             opened: OnceLock::new(),
             failed: Mutex::new(None),
+            failures: Mutex::new((0, None)),
+            waiting: Mutex::new(()),
         }));
         places.push(place);
         place
@@ -96,6 +102,30 @@ impl Place {
         self.opened().map(|opened| &opened.stream)
     }
 
+    /// Waits for all work. The stream reports a failure once, to any thread that waits: all runs that were
+    /// under way then [ask](Self::failure_since) for it.
+    pub(crate) fn synchronize(&self) -> Result<(), Failure> {
+        let stream = self.stream()?;
+        let _waiting = self.waiting.lock();
+        stream.synchronize().map_err(|error| {
+            let failure = Failure::from(error);
+            let mut failures = self.failures.lock();
+            *failures = (failures.0 + 1, Some(failure.clone()));
+            failure
+        })
+    }
+
+    /// How often work has failed until now.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.lock().0
+    }
+
+    /// The last failure, if work has failed since there were so many failures.
+    pub(crate) fn failure_since(&self, count: u64) -> Option<Failure> {
+        let failures = self.failures.lock();
+        if failures.0 == count { None } else { failures.1.clone() }
+    }
+
     /// Allocates, and returns the address. The reason of a failure is kept for
     /// [`take_failure`](Self::take_failure).
     pub(crate) fn allocate(&self, len: usize) -> Option<usize> {
@@ -113,6 +143,13 @@ impl Place {
         let buffer = self.opened.get().and_then(|opened| opened.addresses.lock().remove(address));
         // Dropped without the lock: a driver may take long to free it.
         drop(buffer);
+    }
+
+    /// Why the last allocation failed, of any device.
+    pub(crate) fn any_failure() -> Failure {
+        let places = PLACES.lock();
+        let failed = places.iter().find_map(|place| place.failed.lock().take());
+        failed.unwrap_or_else(|| Failure::new("there was no memory for a tensor"))
     }
 
     /// Why the last allocation failed.

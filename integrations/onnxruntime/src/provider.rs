@@ -1,5 +1,7 @@
 //! The provider of a session: which nodes it takes, and their kernels.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 use std::fmt::Write as _;
 use std::ptr;
@@ -39,11 +41,17 @@ pub(crate) struct Provider {
 /// What became of the nodes of a session.
 #[derive(Default)]
 struct Seen {
+    /// By the graph. ONNX Runtime asks again after it has changed one, and the last answer counts.
+    graphs: BTreeMap<String, OfGraph>,
+    /// The first failure, which is returned at the end of the initialization: ONNX Runtime would not show it.
+    failure: Option<Failure>,
+}
+
+#[derive(Default)]
+struct OfGraph {
     taken: usize,
     /// The operators of nodes that were left, with the reason.
     left: Vec<(String, String)>,
-    /// The first failure, which is returned at the end of the initialization: ONNX Runtime would not show it.
-    failure: Option<Failure>,
 }
 
 /// Makes the kernels of an operator.
@@ -66,7 +74,7 @@ impl Provider {
             GetPreferredDataLayout: None,
             ShouldConvertDataLayoutForOp: None,
             SetDynamicOptions: None,
-            OnRunStart: None,
+            OnRunStart: Some(run_start),
             OnRunEnd: Some(run_end),
             CreateAllocator: None,
             CreateSyncStreamForDevice: None,
@@ -193,7 +201,8 @@ impl Provider {
             api.check((api.ort.Graph_GetNodes)(graph, nodes.as_mut_ptr(), count))?;
             nodes
         };
-        let mut seen = self.seen.lock();
+        let key = self.key_of(graph)?;
+        let mut seen = OfGraph::default();
         for node in nodes {
             if self.is_another_ones(node)? {
                 continue;
@@ -207,7 +216,29 @@ impl Provider {
                 Err((operator, why)) => seen.left.push((operator, why)),
             }
         }
+        self.seen.lock().graphs.insert(key, seen);
         Ok(())
+    }
+
+    /// What identifies a graph of the session: its name, and those of its outputs, as both branches of an
+    /// `If` may have one name.
+    fn key_of(&self, graph: *const OrtGraph) -> Result<String, Failure> {
+        let api = self.api;
+        let mut name = ptr::null();
+        let mut count = 0;
+        // SAFETY: the graph is alive, and there is room for what is asked.
+        unsafe {
+            api.check((api.ort.Graph_GetName)(graph, &raw mut name))?;
+            api.check((api.ort.Graph_GetNumOutputs)(graph, &raw mut count))?;
+            let mut outputs = vec![ptr::null(); count];
+            api.check((api.ort.Graph_GetOutputs)(graph, outputs.as_mut_ptr(), count))?;
+            let mut key = borrowed(name).to_owned();
+            for output in outputs {
+                api.check((api.ort.GetValueInfoName)(output, &raw mut name))?;
+                let _ = write!(key, " {}", borrowed(name));
+            }
+            Ok(key)
+        }
     }
 
     /// Whether a provider before this one has taken the node.
@@ -238,7 +269,11 @@ impl Provider {
         } else {
             // SAFETY: see above.
             let node = unsafe { Node::of_graph(self.api, node) };
-            node.and_then(|node| (row_of(&node)?.prepare)(&node)).and_then(|plan| self.check_covered(&plan))
+            let plan = node.and_then(|node| {
+                node.check_ranks()?;
+                (row_of(&node)?.prepare)(&node)
+            });
+            plan.and_then(|plan| self.check_covered(&plan))
         };
         plan.map_err(|failure| (operator, failure.message().to_owned()))
     }
@@ -302,16 +337,45 @@ unsafe extern "system" fn is_concurrent(_: *mut Ep, is_supported: *mut bool) -> 
     OrtStatusPtr(ptr::null_mut())
 }
 
+thread_local! {
+    /// How many failures each device had when the run of this thread began. A run begins and ends on one.
+    static AT_START: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
+}
+
+unsafe extern "system" fn run_start(table: *mut Ep, _: *const OrtRunOptions) -> OrtStatusPtr {
+    // SAFETY: see `name`.
+    let provider = unsafe { Provider::of(table) };
+    let number = provider.place.number;
+    let failures = provider.place.failures();
+    AT_START.with_borrow_mut(|starts| {
+        starts.retain(|(other, _)| *other != number);
+        starts.push((number, failures));
+    });
+    OrtStatusPtr(ptr::null_mut())
+}
+
 unsafe extern "system" fn run_end(table: *mut Ep, _: *const OrtRunOptions, waits: bool) -> OrtStatusPtr {
     // SAFETY: see `name`.
     let provider = unsafe { Provider::of(table) };
-    provider.api.guard(|| if waits { Ok(provider.place.stream()?.synchronize()?) } else { Ok(()) })
+    let place = provider.place;
+    provider.api.guard(|| {
+        if waits {
+            place.synchronize()?;
+        }
+        // A failure of this run may have been reported to another one: then both fail.
+        let start =
+            AT_START.with_borrow(|starts| starts.iter().find(|(number, _)| *number == place.number).copied());
+        match start.and_then(|(_, count)| place.failure_since(count)) {
+            Some(failure) => Err(failure.of("work of this run, or of another at the same time")),
+            None => Ok(()),
+        }
+    })
 }
 
 unsafe extern "system" fn sync(table: *mut Ep) -> OrtStatusPtr {
     // SAFETY: see `name`.
     let provider = unsafe { Provider::of(table) };
-    provider.api.guard(|| Ok(provider.place.stream()?.synchronize()?))
+    provider.api.guard(|| provider.place.synchronize())
 }
 
 /// The end of the making of a session: the one place whose errors reach every program.
@@ -320,29 +384,33 @@ unsafe extern "system" fn initialization_end(table: *mut Ep) -> OrtStatusPtr {
     let provider = unsafe { Provider::of(table) };
     let device = provider.place.device;
     provider.api.guard(|| {
-        // A device that cannot be opened is an error here, and not at the first run.
+        // A device that cannot be opened is an error here, and not at the first run; so is one that this
+        // process may not use any more.
         provider.place.stream()?;
+        device.open()?;
         let seen = std::mem::take(&mut *provider.seen.lock());
         if let Some(failure) = seen.failure {
             return Err(failure.of(format_args!("`{device}`")));
         }
-        counts::add(device, seen.taken, &seen.left);
-        if seen.left.is_empty() {
+        let taken: usize = seen.graphs.values().map(|graph| graph.taken).sum();
+        let all_left: Vec<_> = seen.graphs.into_values().flat_map(|graph| graph.left).collect();
+        counts::add(device, taken, &all_left);
+        if all_left.is_empty() {
             return Ok(());
         }
         let mut left = String::new();
-        for (operator, why) in &seen.left {
+        for (operator, why) in &all_left {
             let line = format!("{operator}: {why}");
             if !left.contains(&line) {
                 let _ = write!(left, "{}{line}", if left.is_empty() { "" } else { "; " });
             }
         }
-        let all = seen.taken + seen.left.len();
-        let message = format!("`{device}` computes {} of {all} nodes; of the others, {left}", seen.taken);
+        let all = taken + all_left.len();
+        let message = format!("`{device}` computes {taken} of {all} nodes; of the others, {left}");
         if !choice::may_fall_back().map_err(Failure::new)? {
             return Err(Failure::new(format_args!("{message} (DEVICE_ORT_FALLBACK is `deny`)")));
         }
-        if seen.taken == 0 {
+        if taken == 0 {
             // SAFETY: the logger lives as long as the session.
             unsafe { provider.api.warn(provider.logger, &message) };
         }

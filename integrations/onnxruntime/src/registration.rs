@@ -81,7 +81,7 @@ pub unsafe extern "system" fn CreateEpFactories(
         };
         let devices = devices_of(&name.to_string_lossy())?;
         for (at, device) in devices.into_iter().take(most).enumerate() {
-            let factory = Factory::create(api, Place::of(device))?;
+            let factory = Factory::of_place(api, Place::of(device))?;
             // SAFETY: there is room for `most` of them.
             unsafe {
                 *factories.add(at) = factory;
@@ -92,15 +92,9 @@ pub unsafe extern "system" fn CreateEpFactories(
     })
 }
 
-/// Releases a factory.
-///
-/// # Safety
-///
-/// ONNX Runtime calls it, with a factory of [`CreateEpFactories`], which it does not use again.
+/// Releases nothing: sessions may outlive the registration, and need the factory.
 #[unsafe(no_mangle)]
-pub unsafe extern "system" fn ReleaseEpFactory(factory: *mut abi::Factory) -> OrtStatusPtr {
-    // SAFETY: see above.
-    unsafe { Factory::release(factory) };
+pub extern "system" fn ReleaseEpFactory(_: *mut abi::Factory) -> OrtStatusPtr {
     OrtStatusPtr(ptr::null_mut())
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn copy(api: Api, source: *const OrtValue, destination: *mut OrtValue
         }
         (Some(false), Some(true)) => {
             let (place, buffer, offset) = found(from as usize)?;
-            place.stream()?.synchronize()?;
+            place.synchronize()?;
             // SAFETY: the tensor has so many bytes, in memory of the host that nobody else uses.
             let bytes = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), len) };
             Ok(buffer.read(offset, bytes)?)
@@ -137,9 +137,12 @@ pub(crate) fn copy(api: Api, source: *const OrtValue, destination: *mut OrtValue
     }
 }
 
-/// Where an address leads.
+/// Where an address leads. None is where there was no memory.
 pub(crate) fn found(address: usize) -> Result<(&'static Place, device_registry::Buffer, usize), Failure> {
     Place::find(address).ok_or_else(|| {
+        if address == 0 {
+            return Place::any_failure();
+        }
         Failure::new(format_args!("{address:#x} is no address of a device, or of memory that was freed"))
     })
 }

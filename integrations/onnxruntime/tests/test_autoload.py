@@ -33,7 +33,7 @@ def test_no_backend_is_loaded_for_a_program_that_names_none(program):
         """,
         DEVICE_ORT="nonsense",
     )
-    assert printed == "['CPUExecutionProvider'] True\n"
+    assert printed == "['CPUExecutionProvider'] False\n"
 
 
 def test_a_simulated_device_that_was_not_chosen_is_an_error_that_says_how(program):
@@ -120,3 +120,52 @@ def test_four_threads_run_one_session(program):
         print(wrong)
     """
     assert program(text, DEVICE_ORT="openreg") == "[]\n"
+
+
+def test_a_search_for_the_module_changes_nothing(program):
+    text = """
+        import subprocess, sys
+        child = "import importlib.util; importlib.util.find_spec('onnxruntime'); import onnxruntime; "
+        child += "print('openreg:0' in onnxruntime.get_available_providers())"
+        print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
+    """
+    assert program(text, DEVICE_ORT="openreg") == "True\n\n"
+
+
+def test_the_start_of_python_imports_nothing_more(program):
+    text = """
+        import subprocess, sys
+        child = "import sys; print([name for name in ('ctypes', 'device_ort', 'onnxruntime') if name in sys.modules])"
+        print(subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).stdout)
+    """
+    assert program(text, DEVICE_ORT="openreg") == "[]\n\n"
+
+
+def test_a_provider_that_the_program_registered_itself_is_kept(program):
+    text = """
+        import device_ort
+        onnxruntime.register_execution_provider_library("openreg", str(device_ort.LIBRARY))
+        print(onnxruntime.InferenceSession(model("Relu"), providers=["openreg:0"]).get_providers()[0])
+    """
+    assert program(text, DEVICE_ORT="openreg") == "openreg:0\n"
+
+
+def test_a_session_may_get_a_device_later(program):
+    text = """
+        session = onnxruntime.InferenceSession(model("Relu"))
+        session.set_providers(["openreg:0"])
+        print(session.get_providers()[0])
+    """
+    assert program(text, DEVICE_ORT="openreg") == "openreg:0\n"
+
+
+def test_a_session_outlives_its_registration(program):
+    text = """
+        import device_ort
+        onnxruntime.register_execution_provider_library("openreg", str(device_ort.LIBRARY))
+        session = onnxruntime.InferenceSession(model("MatMul", "Relu"), providers=["openreg:0"])
+        onnxruntime.unregister_execution_provider_library("openreg")
+        print(numpy.allclose(session.run(None, {"x": x})[0], numpy.maximum(x @ x, 0)))
+        del session
+    """
+    assert program(text, DEVICE_ORT="openreg", DEVICE_ORT_AUTOLOAD="0") == "True\n"

@@ -11,13 +11,14 @@ import collections
 import ctypes
 import os
 import pathlib
+import threading
 
 LIBRARY = pathlib.Path(os.environ.get("DEVICE_ORT_LIBRARY") or pathlib.Path(__file__).with_name("libdevice_ort.so"))
 
 # As many devices does ONNX Runtime take of one registration.
 _AT_ONCE = 4
 
-_registered = False
+_registering = threading.Lock()
 
 
 def _text(what):
@@ -65,16 +66,21 @@ def counts():
     return dict(found)
 
 
+def available():
+    """The providers that ONNX Runtime has now, without a registration."""
+    from onnxruntime.capi import _pybind_state
+
+    return _pybind_state.get_available_providers()
+
+
 def register():
-    """Registers all offered devices with ONNX Runtime, once in a process."""
-    global _registered
-    if _registered:
-        return
+    """Registers all offered devices with ONNX Runtime that it does not have. It may be called again at any time."""
     import onnxruntime
 
-    for name, listed in _backends().items():
-        count = 0 if listed.startswith("!") else len(listed.split())
-        for first in range(0, count, _AT_ONCE):
-            registration = name if first == 0 else f"{name}#{first}"
-            onnxruntime.register_execution_provider_library(registration, str(LIBRARY))
-    _registered = True
+    with _registering:
+        for name, listed in _backends().items():
+            devices = [] if listed.startswith("!") else listed.split()
+            for first in range(0, len(devices), _AT_ONCE):
+                if not set(devices[first : first + _AT_ONCE]) <= set(available()):
+                    registration = name if first == 0 else f"{name}#{first}"
+                    onnxruntime.register_execution_provider_library(registration, str(LIBRARY))

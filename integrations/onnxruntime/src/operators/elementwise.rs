@@ -148,7 +148,7 @@ fn dropout(node: &Node) -> Result<Plan, Failure> {
     if node.has_input(2) {
         return declined("it may be in training");
     }
-    if node.since >= 12 && node.outputs.len() > 1 {
+    if node.has_output(1) {
         return declined("it has a mask");
     }
     identity(node)
@@ -222,13 +222,14 @@ fn compare(node: &Node, operator: Compare) -> Result<Plan, Failure> {
 /// One operator over all inputs, and with `mean` a division by their number.
 fn fold(node: &Node, operator: Binary, mean: bool) -> Result<Plan, Failure> {
     let dtype = node.input(0)?;
-    Plan::new([(operator.name(), dtype), ("mul", dtype), ("copy", dtype)], move |context| {
+    let wide = if dtype.size() == 2 { DType::F32 } else { dtype };
+    Plan::new([(operator.name(), wide), ("mul", wide), ("copy", dtype)], move |context| {
         let inputs: Vec<Array> =
             (0..context.input_count()?).map(|at| context.array(at)).collect::<Result<_, _>>()?;
         let out = context.output(0, &broadcast(inputs.iter().map(Array::shape))?)?;
-        let mut all = inputs[0].clone();
+        let mut all = context.converted(inputs[0].clone(), wide)?;
         for input in &inputs[1..] {
-            all = context.binary(operator, &all, input)?;
+            all = context.binary(operator, &all, &context.converted(input.clone(), wide)?)?;
         }
         if mean {
             all = context.binary(Binary::Mul, &all, 1.0 / inputs.len() as f64)?;

@@ -1,6 +1,6 @@
 //! Convolutions and pooling of images.
 
-use device_kernels::{Binary, Conv2d, Dims, Operator, Pool2d, Reduction, Scalar};
+use device_kernels::{Binary, Conv2d, DType, Dims, Operator, Pool2d, Reduction, Scalar};
 
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape};
@@ -117,6 +117,9 @@ impl Windows {
 
 /// Declines unless an input is of images or signals.
 fn expect_images(node: &Node) -> Result<(), Failure> {
+    if node.ints("pads").is_some_and(|pads| pads.iter().any(|&pad| pad < 0)) {
+        return declined("borders that are cut off");
+    }
     match node.rank(0)? {
         3 | 4 => Ok(()),
         rank => declined(format_args!("{rank} dimensions")),
@@ -266,16 +269,18 @@ fn lrn(node: &Node) -> Result<Plan, Failure> {
     let Some(size) = node.int("size").filter(|&size| size > 0) else { return declined("no size") };
     let size = size as usize;
     let dtype = node.input(0)?;
-    let needs = ["mul", "add", "pow", "div", "copy"].map(|name| (name, dtype));
-    Plan::new(needs, move |context| {
+    let wide_type = if dtype.size() == 2 { DType::F32 } else { dtype };
+    let needs = ["mul", "add", "pow", "div", "copy"].map(|name| (name, wide_type));
+    Plan::new(needs.into_iter().chain([("copy", dtype)]), move |context| {
         let input = context.array(0)?;
         let out = context.output(0, input.shape())?;
+        let input = context.converted(input, wide_type)?;
         let squares = context.binary(Binary::Mul, &input, &input)?;
         let channels = input.shape()[1];
         let before = (size - 1) / 2;
         let mut padded = Shape::from_slice(input.shape());
         padded[1] = channels + size - 1;
-        let wide = context.scratch(dtype, &padded)?;
+        let wide = context.scratch(wide_type, &padded)?;
         context.run(Operator::Copy, &[0.0.into()], &[&wide])?;
         context.copy(&squares, &wide.with_layout(wide.layout.slice(1, before, channels, 1)?))?;
         let part = |at| Ok::<_, Failure>(wide.with_layout(wide.layout.slice(1, at, channels, 1)?));
@@ -285,7 +290,7 @@ fn lrn(node: &Node) -> Result<Plan, Failure> {
         }
         let scaled = context.binary(Binary::Mul, &sum, alpha / size as f64)?;
         let raised = context.binary(Binary::Pow, &context.binary(Binary::Add, &scaled, bias)?, beta)?;
-        context.run(Binary::Div, &[input.into(), raised.into()], &[&out])
+        context.copy(&context.binary(Binary::Div, &input, &raised)?, &out)
     })
 }
 

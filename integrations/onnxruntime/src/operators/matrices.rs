@@ -1,6 +1,6 @@
 //! Products of matrices.
 
-use device_kernels::{Binary, Operator};
+use device_kernels::{Binary, DType, Operator};
 
 use super::{Plan, Row};
 use crate::context::{Array, Context, Shape, broadcast};
@@ -50,7 +50,9 @@ fn gemm(node: &Node) -> Result<Plan, Failure> {
     let of_a = node.int_or("transA", 0) != 0;
     let of_b = node.int_or("transB", 0) != 0;
     let dtype = node.input(0)?;
-    let needs = [("matmul", dtype), ("mul", dtype), ("add", dtype)];
+    // Where the product is scaled, halves are computed as floats.
+    let wide = if dtype.size() == 2 { DType::F32 } else { dtype };
+    let needs = [("matmul", dtype), ("matmul", wide), ("mul", wide), ("add", wide), ("copy", dtype)];
     Plan::new(needs, move |context| {
         let transposed = |array: Array, is: bool| {
             Ok::<_, Failure>(if is { array.with_layout(array.layout.transpose(0, 1)?) } else { array })
@@ -67,18 +69,17 @@ fn gemm(node: &Node) -> Result<Plan, Failure> {
                 context.run(Operator::MatMul, &[a.into(), b.into(), bias.into()], &[&out])
             }
             Some(c) => {
-                let scaled = context.scratch(a.dtype, &shape)?;
-                product(context, &a, &b, &scaled)?;
-                let scaled = context.binary(Binary::Mul, &scaled, alpha)?;
-                let bias = context.binary(Binary::Mul, &c, beta)?;
-                context.run(Binary::Add, &[scaled.into(), bias.into()], &[&out])
+                let made = context.scratch(wide, &shape)?;
+                product(context, &context.converted(a, wide)?, &context.converted(b, wide)?, &made)?;
+                let scaled = context.binary(Binary::Mul, &made, alpha)?;
+                let bias = context.binary(Binary::Mul, &context.converted(c, wide)?, beta)?;
+                context.copy(&context.binary(Binary::Add, &scaled, &bias)?, &out)
             }
+            None if alpha == 1.0 => product(context, &a, &b, &out),
             None => {
-                product(context, &a, &b, &out)?;
-                match alpha == 1.0 {
-                    true => Ok(()),
-                    false => context.run(Binary::Mul, &[(&out).into(), alpha.into()], &[&out]),
-                }
+                let made = context.scratch(wide, &shape)?;
+                product(context, &context.converted(a, wide)?, &context.converted(b, wide)?, &made)?;
+                context.copy(&context.binary(Binary::Mul, &made, alpha)?, &out)
             }
         }
     })

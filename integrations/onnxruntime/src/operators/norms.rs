@@ -65,11 +65,14 @@ fn needs(dtype: DType) -> impl Iterator<Item = (&'static str, DType)> {
 }
 
 fn batch_norm(node: &Node) -> Result<Plan, Failure> {
-    if node.int_or("training_mode", 0) != 0 || (node.since >= 14 && node.outputs.len() > 1) {
+    if node.int_or("training_mode", 0) != 0 || (1..node.outputs.len()).any(|at| node.has_output(at)) {
         return declined("it is in training");
     }
     if node.int_or("spatial", 1) == 0 {
         return declined("it norms each place by itself");
+    }
+    if node.rank(0)? < 2 {
+        return declined("no channels");
     }
     let epsilon = f64::from(node.float_or("epsilon", 1e-5));
     let dtype = node.input(0)?;
@@ -108,6 +111,9 @@ fn normed(context: &Context, x: &Array, dims: Dims, epsilon: f64) -> Result<[Arr
 }
 
 fn instance_norm(node: &Node) -> Result<Plan, Failure> {
+    if node.rank(0)? < 2 {
+        return declined("no channels");
+    }
     let epsilon = f64::from(node.float_or("epsilon", 1e-5));
     let dtype = node.input(0)?;
     Plan::new(needs(dtype), move |context| {
@@ -127,7 +133,7 @@ fn layer_norm(node: &Node) -> Result<Plan, Failure> {
     let epsilon = f64::from(node.float_or("epsilon", 1e-5));
     let axis = node.int_or("axis", -1);
     let dtype = node.input(0)?;
-    let outputs = node.outputs.len();
+    let asked = [1, 2].map(|at| node.has_output(at));
     Plan::new(needs(dtype), move |context| {
         let input = context.array(0)?;
         let out = context.output(0, input.shape())?;
@@ -142,9 +148,9 @@ fn layer_norm(node: &Node) -> Result<Plan, Failure> {
             value = context.binary(Binary::Add, &value, &bias)?;
         }
         context.copy(&value, &out)?;
-        for (at, found) in [(1, mean), (2, inverse)] {
-            if at < outputs {
-                context.copy(&found, &context.output(at, found.shape())?)?;
+        for (at, found) in [mean, inverse].into_iter().enumerate() {
+            if asked[at] {
+                context.copy(&found, &context.output(at + 1, found.shape())?)?;
             }
         }
         Ok(())

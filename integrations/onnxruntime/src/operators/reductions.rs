@@ -1,6 +1,6 @@
 //! Reductions of dimensions, and the largest and smallest of them.
 
-use device_kernels::{Binary, DType, Dims, Extremum, Operator, Reduction, Scalar, Unary};
+use device_kernels::{Binary, Compare, DType, Dims, Extremum, Operator, Reduction, Scalar, Unary};
 
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape, dim};
@@ -26,11 +26,7 @@ const TABLES: [[Row; 2]; 10] = [
     reduction!("ReduceL1", &[Step::Unary(Unary::Abs), Step::Reduce(Reduction::Sum)], 18),
     reduction!("ReduceL2", &[Step::Square, Step::Reduce(Reduction::Sum), Step::Unary(Unary::Sqrt)], 18),
     reduction!("ReduceLogSum", &[Step::Reduce(Reduction::Sum), Step::Unary(Unary::Log)], 18),
-    reduction!(
-        "ReduceLogSumExp",
-        &[Step::Unary(Unary::Exp), Step::Reduce(Reduction::Sum), Step::Unary(Unary::Log)],
-        18
-    ),
+    reduction!("ReduceLogSumExp", &[Step::LogSumExp], 18),
     reduction!("ReduceMax", &[Step::Reduce(Reduction::Max)], 18),
     reduction!("ReduceMean", &[Step::Reduce(Reduction::Mean)], 18),
     reduction!("ReduceMin", &[Step::Reduce(Reduction::Min)], 18),
@@ -79,6 +75,8 @@ enum Step {
     Unary(Unary),
     Square,
     Reduce(Reduction),
+    /// The logarithm of the sum of e^x, which is far from infinity: the largest is subtracted before.
+    LogSumExp,
 }
 
 impl Step {
@@ -86,6 +84,7 @@ impl Step {
         let name = match self {
             Self::Unary(unary) => unary.name(),
             Self::Square => "mul",
+            Self::LogSumExp => "exp",
             Self::Reduce(Reduction::Max) if dtype == DType::Bool => "reduce_any",
             Self::Reduce(Reduction::Min) if dtype == DType::Bool => "reduce_all",
             Self::Reduce(reduction) => Operator::Reduce { reduction, dims: Dims::default() }.name(),
@@ -128,7 +127,14 @@ fn plan(
     axes: impl Fn(&Context) -> Result<(Option<Vec<i64>>, bool), Failure> + Send + Sync + 'static,
 ) -> Result<Plan, Failure> {
     let dtype = node.input(0)?;
-    let needs = steps.iter().map(|step| step.name(dtype)).chain([("copy", dtype)]);
+    // Halves are computed as floats, and rounded once: a sum of squares may be beyond the largest half.
+    let wide = if dtype.size() == 2 { DType::F32 } else { dtype };
+    let mut needs: Vec<_> = steps.iter().map(|step| step.name(wide)).chain([("copy", dtype)]).collect();
+    if steps.iter().any(|step| matches!(step, Step::LogSumExp)) {
+        needs.extend(
+            ["reduce_max", "reduce_sum", "log", "sub", "add", "where", "abs"].map(|name| (name, wide)),
+        );
+    }
     Plan::new(needs, move |context| {
         let input = context.array(0)?;
         let rank = input.rank();
@@ -147,11 +153,13 @@ fn plan(
             (0..rank).filter(|&axis| !dims.contains(axis)).map(|axis| input.shape()[axis]).collect()
         };
         let out = context.output(0, &kept)?;
-        let mut value = input;
+        let mut value = context.converted(input, wide)?;
         for step in steps {
             value = match *step {
                 Step::Unary(unary) => context.unary(unary, &value)?,
                 Step::Square => context.binary(Binary::Mul, &value, &value)?,
+                Step::LogSumExp if nothing && axes.is_empty() => value,
+                Step::LogSumExp => log_sum_exp(context, &value, dims, &reduced)?,
                 Step::Reduce(_) if nothing && axes.is_empty() => value,
                 Step::Reduce(reduction) => {
                     let out = context.scratch(value.dtype, &reduced)?;
@@ -175,6 +183,27 @@ fn plan(
         }
         context.copy(&value, &out.reshaped(value.shape())?)
     })
+}
+
+/// max + log(sum(e^(x - max))), with 0 for a largest that is not finite.
+fn log_sum_exp(context: &Context, x: &Array, dims: Dims, reduced: &Shape) -> Result<Array, Failure> {
+    let reduce = |reduction, array: &Array| {
+        let out = context.scratch(array.dtype, reduced)?;
+        context.run(Operator::Reduce { reduction, dims }, &[array.into()], &[&out])?;
+        Ok::<_, Failure>(out)
+    };
+    if x.layout.len() == 0 {
+        return context.unary(Unary::Log, &reduce(Reduction::Sum, x)?);
+    }
+    let largest = reduce(Reduction::Max, x)?;
+    let is_finite = context.scratch(DType::Bool, reduced)?;
+    let size = context.unary(Unary::Abs, &largest)?;
+    context.run(Compare::Lt, &[size.into(), f64::INFINITY.into()], &[&is_finite])?;
+    let shift = context.scratch(x.dtype, reduced)?;
+    context.run(Operator::Where, &[is_finite.into(), largest.into(), 0.0.into()], &[&shift])?;
+    let powers = context.unary(Unary::Exp, &context.binary(Binary::Sub, x, &shift)?)?;
+    let log = context.unary(Unary::Log, &reduce(Reduction::Sum, &powers)?)?;
+    context.binary(Binary::Add, &log, &shift)
 }
 
 fn arg(node: &Node, extremum: Extremum) -> Result<Plan, Failure> {

@@ -50,7 +50,7 @@ pub(super) fn picked(
 
 fn range(node: &Node) -> Result<Plan, Failure> {
     let dtype = node.output(0)?;
-    Plan::new([("copy", dtype), ("copy", DType::F64), ("copy", DType::I64)], move |context| {
+    Plan::new([("copy", dtype)], move |context| {
         let number = |at| {
             let numbers = context.numbers(at)?.unwrap_or_default();
             numbers.first().copied().ok_or_else(|| Failure::new("a bound is missing"))
@@ -59,7 +59,7 @@ fn range(node: &Node) -> Result<Plan, Failure> {
         let count = ((limit - start) / step).ceil().max(0.0) as usize;
         let values = (0..count).map(|at| start + at as f64 * step);
         let made = if dtype.is_float() {
-            context.uploaded_floats(&values.collect::<Vec<_>>())?
+            context.uploaded_floats(&values.collect::<Vec<_>>(), dtype)?
         } else {
             context.uploaded_integers(&values.map(|value| value as i64).collect::<Vec<_>>())?
         };
@@ -166,7 +166,8 @@ fn resize(node: &Node, [scales, sizes]: [Option<usize>; 2]) -> Result<Plan, Fail
                     factors[axis] = wanted / size;
                 }
                 (Some(scale), None) => {
-                    shape[axis] = (size * scale).floor() as usize;
+                    // As ONNX Runtime does, in `f32`: 10 times 0.7 is 7 there.
+                    shape[axis] = (size as f32 * scale as f32).floor() as usize;
                     factors[axis] = scale;
                 }
                 (None, None) => return declined("neither scales nor sizes"),
@@ -183,8 +184,9 @@ fn resize(node: &Node, [scales, sizes]: [Option<usize>; 2]) -> Result<Plan, Fail
                 (0..shape[axis]).map(|at| coordinates.place(at, size, shape[axis], factors[axis])).collect();
             value = match mode {
                 Mode::Nearest => {
-                    let places =
-                        places.iter().map(|&place| rounded(place, &nearest).clamp(0, size as i64 - 1));
+                    // The first versions have no rule. ONNX Runtime's is another where there are fewer.
+                    let rule = if is_old && factors[axis] < 1.0 { "ceil" } else { &nearest };
+                    let places = places.iter().map(|&place| rounded(place, rule).clamp(0, size as i64 - 1));
                     picked(context, &value, axis, &places.collect::<Vec<_>>())?
                 }
                 Mode::Linear => weighted(context, &value, axis, &places, &[0, 1], |at, rest| match at {
@@ -239,7 +241,7 @@ fn weighted(
         let at: Vec<i64> =
             places.iter().map(|place| (place.floor() as i64 + distance).clamp(0, last)).collect();
         let weights: Vec<f64> = places.iter().map(|place| weight(distance, place - place.floor())).collect();
-        let weights = context.converted(context.uploaded_floats(&weights)?, array.dtype)?.reshaped(&along)?;
+        let weights = context.uploaded_floats(&weights, array.dtype)?.reshaped(&along)?;
         let part = context.binary(Binary::Mul, &picked(context, array, axis, &at)?, &weights)?;
         sum = Some(match sum {
             Some(sum) => context.binary(Binary::Add, &sum, &part)?,

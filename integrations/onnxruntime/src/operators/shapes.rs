@@ -6,7 +6,7 @@ use super::resampling::picked;
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape, broadcast, dim};
 use crate::failure::Failure;
-use crate::node::Kind::{Int, Ints, Tensor, Text};
+use crate::node::Kind::{Float, Int, Ints, Tensor, Text};
 use crate::node::Node;
 
 pub(super) const ROWS: &[Row] = &[
@@ -16,7 +16,11 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("Flatten", flatten).attributes(&[("axis", Int)]),
     Row::new("Gather", gather).attributes(&[("axis", Int)]),
     Row::new("GatherElements", gather_elements).attributes(&[("axis", Int)]),
-    Row::new("Pad", pad_by_attributes).since(2).until(10).attributes(&[("pads", Ints), ("mode", Text)]),
+    Row::new("Pad", pad_by_attributes).since(2).until(10).attributes(&[
+        ("pads", Ints),
+        ("mode", Text),
+        ("value", Float),
+    ]),
     Row::new("Pad", pad).since(11).attributes(&[("mode", Text)]).host(&[1, 2, 3]),
     Row::new("Reshape", reshape).since(5).attributes(&[("allowzero", Int)]).host(&[1]),
     Row::new("ScatterElements", scatter_elements).attributes(&[("axis", Int), ("reduction", Text)]),
@@ -81,7 +85,9 @@ fn constant_of_shape(node: &Node) -> Result<Plan, Failure> {
         None => 0.0,
     };
     let dtype = node.output(0)?;
-    // An integer is exact up to 2^53.
+    if !dtype.is_float() && value.abs() >= (1_u64 << 53) as f64 {
+        return declined("its integer is too long");
+    }
     let scalar = if dtype.is_float() { Scalar::Float(value) } else { Scalar::Int(value as i64) };
     Plan::new([("copy", dtype)], move |context| {
         let shape = sizes(&given(context, 0)?)?;
@@ -225,7 +231,8 @@ fn pad_needs(dtype: DType) -> [(&'static str, DType); 2] {
 fn pad_by_attributes(node: &Node) -> Result<Plan, Failure> {
     let border = Border::of(node)?;
     let Some(pads) = node.ints("pads").map(<[i64]>::to_vec) else { return declined("no pads") };
-    Plan::new(pad_needs(node.input(0)?), move |context| padded(context, &pads, None, 0.0, border))
+    let value = f64::from(node.float_or("value", 0.0));
+    Plan::new(pad_needs(node.input(0)?), move |context| padded(context, &pads, None, value, border))
 }
 
 fn pad(node: &Node) -> Result<Plan, Failure> {
@@ -257,6 +264,9 @@ fn padded(
     if border != Border::Constant {
         for (at, &axis) in axes.iter().enumerate() {
             let size = input.shape()[axis] as i64;
+            if size == 0 {
+                return declined("a border of elements around none");
+            }
             let places = (-pads[at]..size + pads[at + axes.len()]).map(|place| border.place(place, size));
             input = picked(context, &input, axis, &places.collect::<Vec<_>>())?;
         }
@@ -311,7 +321,8 @@ fn reshape(node: &Node) -> Result<Plan, Failure> {
 fn shape(node: &Node) -> Result<Plan, Failure> {
     let start = node.int_or("start", 0);
     let end = node.int_or("end", i64::MAX);
-    // The elements stay on the device, of any type.
+    // The elements stay on the device.
+    node.input(0)?;
     Plan::new([], move |context| {
         let sizes = context.shape_of_input(0)?;
         let rank = sizes.len() as i64;
@@ -323,7 +334,8 @@ fn shape(node: &Node) -> Result<Plan, Failure> {
     })
 }
 
-fn size(_: &Node) -> Result<Plan, Failure> {
+fn size(node: &Node) -> Result<Plan, Failure> {
+    node.input(0)?;
     Plan::new([], |context| {
         let count: usize = context.shape_of_input(0)?.iter().product();
         context.write_on_host(0, &[], &[count as i64])
@@ -385,28 +397,45 @@ fn sliced(
 fn split_by_attributes(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
     let lengths = node.ints("split").map(<[i64]>::to_vec);
-    Plan::new([("copy", node.input(0)?)], move |context| split_into(context, axis, lengths.as_deref()))
+    Plan::new([("copy", node.input(0)?)], move |context| split_into(context, axis, lengths.as_deref(), false))
 }
 
 fn split(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
+    let may_differ = node.since >= 18;
     Plan::new([("copy", node.input(0)?)], move |context| {
-        split_into(context, axis, context.integers(1)?.as_deref())
+        split_into(context, axis, context.integers(1)?.as_deref(), may_differ)
     })
 }
 
-/// Without lengths, all parts but the last are of one length.
-fn split_into(context: &Context, axis: i64, lengths: Option<&[i64]>) -> Result<(), Failure> {
+/// Without lengths, all parts are of one length, but for the last if it `may_differ`.
+fn split_into(
+    context: &Context,
+    axis: i64,
+    lengths: Option<&[i64]>,
+    may_differ: bool,
+) -> Result<(), Failure> {
     let input = context.array(0)?;
     let axis = dim(axis, input.rank())?;
     let size = input.shape()[axis];
     let count = context.output_count()?;
     let equal = size.div_ceil(count.max(1));
+    let fits = match lengths {
+        Some(lengths) => {
+            lengths.len() == count
+                && lengths.iter().all(|&len| len >= 0)
+                && lengths.iter().sum::<i64>() == size as i64
+        }
+        None => may_differ || equal * count == size,
+    };
+    if !fits {
+        return declined(format_args!("{size} elements in {count} parts of the lengths {lengths:?}"));
+    }
     let mut start = 0;
     for at in 0..count {
         let len = match lengths {
             Some(lengths) => *lengths.get(at).unwrap_or(&0) as usize,
-            None => equal.min(size - start),
+            None => equal.min(size.saturating_sub(start)),
         };
         let part = input.with_layout(input.layout.slice(axis, start, len, 1)?);
         let out = context.output(at, part.shape())?;
@@ -454,6 +483,9 @@ fn unsqueezed(input: &Array, axes: &[i64]) -> Result<Array, Failure> {
 }
 
 fn tile(node: &Node) -> Result<Plan, Failure> {
+    if node.rank(0)? > device_kernels::MAX_RANK / 2 {
+        return declined("each dimension is two on the way");
+    }
     Plan::new([("copy", node.input(0)?)], |context| {
         let input = context.array(0)?;
         let repeats = sizes(&given(context, 1)?)?;

@@ -17,15 +17,23 @@ def wait_for_onnxruntime():
 
 
 class _Finder:
-    """Finds no module itself. Of `onnxruntime` it adds to what the module does when it is loaded."""
+    """Finds no module itself. Of `onnxruntime` it adds to what the module does when it is loaded.
+
+    It stays, as a module is also searched for by programs that only ask whether it is there.
+    """
+
+    searches = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "onnxruntime":
+        if name != "onnxruntime" or self.searches:
             return None
-        sys.meta_path.remove(self)
         import importlib.util
 
-        spec = importlib.util.find_spec(name)
+        self.searches = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.searches = False
         if spec is not None and spec.loader is not None:
             load = spec.loader.exec_module
 
@@ -53,15 +61,27 @@ def extend(module):
         function = getattr(module, name, None)
         if function is not None:
             setattr(module, name, registering(function))
+    # A policy chooses among the devices that are registered.
+    for name in ("set_provider_selection_policy", "set_provider_selection_policy_delegate"):
+        function = getattr(module.SessionOptions, name, None)
+        if function is not None:
+            setattr(module.SessionOptions, name, registering(function))
     session = module.InferenceSession
     create = session.__init__
+    choose = session.set_providers
 
     @functools.wraps(create)
     def create_with_devices(self, path_or_bytes, sess_options=None, providers=None, *arguments, **options):
         _check(providers)
         create(self, path_or_bytes, sess_options, providers, *arguments, **options)
 
+    @functools.wraps(choose)
+    def set_providers(self, providers=None, *arguments, **options):
+        _check(providers)
+        return choose(self, providers, *arguments, **options)
+
     session.__init__ = create_with_devices
+    session.set_providers = set_providers
 
 
 def _register():
@@ -77,8 +97,8 @@ def _register():
 
 
 def _check(providers):
-    """Registers the devices if one is named, and raises an error for a name that is none: ONNX Runtime would warn, and
-    compute on the CPU.
+    """Registers the devices if one is named, and raises an error for a name that is no provider: ONNX Runtime would warn,
+    and compute on the CPU.
     """
     names = [provider if isinstance(provider, str) else provider[0] for provider in providers or ()]
     named = [name for name in names if not name.endswith("ExecutionProvider")]
@@ -87,14 +107,14 @@ def _check(providers):
     import device_ort
 
     device_ort.register()
-    offered = device_ort.devices()
+    available = device_ort.available()
     for name in named:
-        if name in offered:
+        if name in available:
             continue
         backend = name.partition(":")[0]
         known = device_ort.problems()
         why = f": {known[backend]}" if backend in known else ""
         raise ValueError(
-            f"`{name}` is no device that ONNX Runtime is offered{why}; expected one of {offered}. Simulated devices and "
-            f"`cpu` are offered where the variable DEVICE_ORT names their backend, as in DEVICE_ORT={backend}"
+            f"`{name}` is no device that ONNX Runtime is offered{why}; expected one of {device_ort.devices()}. Simulated "
+            f"devices and `cpu` are offered where the variable DEVICE_ORT names their backend, as in DEVICE_ORT={backend}"
         )

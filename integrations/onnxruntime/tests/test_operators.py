@@ -1,0 +1,124 @@
+"""Operators beside ONNX Runtime's own, where ONNX's tests do not look."""
+
+import os
+
+import numpy
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+import device_ort
+
+DEVICE = os.environ.get("DEVICE_ORT_TEST", "openreg:0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    os.environ.setdefault("DEVICE_ORT", DEVICE.partition(":")[0])
+    device_ort.register()
+
+
+def both(operator, inputs, opset, attributes, outputs=1, takes=True):
+    """What a node computes on the device and on the CPU."""
+    names = [f"y{at}" for at in range(outputs)]
+    node = helper.make_node(operator, list(inputs), names, **attributes)
+    kind = helper.np_dtype_to_tensor_dtype
+    infos = [helper.make_tensor_value_info(name, kind(value.dtype), value.shape) for name, value in inputs.items()]
+    results = [helper.make_empty_tensor_value_info(name) for name in names]
+    graph = helper.make_graph([node], "g", infos, results)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    found = []
+    for provider in (DEVICE, "CPUExecutionProvider"):
+        before = device_ort.counts().get(DEVICE, {}).get("taken", 0)
+        session = onnxruntime.InferenceSession(model, options, providers=[provider])
+        if provider == DEVICE:
+            assert (device_ort.counts()[DEVICE]["taken"] > before) == takes
+        found.append(session.run(None, inputs))
+    return found
+
+
+def f32(*values):
+    return numpy.array(values, numpy.float32)
+
+
+def counted(*shape):
+    return numpy.arange(numpy.prod(shape), dtype=numpy.float32).reshape(shape)
+
+
+# The operator, its inputs, the version of ONNX's operators, and attributes.
+CASES = {
+    "the border of an old pad": ("Pad", {"x": f32([1, 2])}, 10, {"pads": [0, 1, 0, 0], "value": 5.0}),
+    "a sum of large powers": ("ReduceLogSumExp", {"x": f32([100, 100], [-200, -200])}, 13, {"axes": [1]}),
+    "a norm beyond the largest half": ("ReduceL2", {"x": numpy.array([[300, 300]], numpy.float16)}, 13, {"axes": [1]}),
+    "an old resize that shrinks": ("Resize", {"x": counted(1, 1, 1, 6), "scales": f32(1, 1, 1, 0.6)}, 10, {}),
+    "a bias of a scaled product": (
+        "Gemm",
+        {"a": f32([1, 2]), "b": f32([3], [4]), "c": f32(5)},
+        13,
+        {"alpha": 0.5, "beta": 2.0},
+    ),
+    "a vector by a matrix": ("MatMul", {"a": f32(1, 2), "b": f32([3, 4], [5, 6])}, 13, {}),
+    "windows that are cut off": (
+        "AveragePool",
+        {"x": counted(1, 1, 5, 5)},
+        11,
+        {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1},
+    ),
+    "a transposed convolution in groups": (
+        "ConvTranspose",
+        {"x": counted(1, 2, 2, 4), "w": counted(2, 1, 2, 3)},
+        11,
+        {"group": 2, "strides": [2, 1], "pads": [0, 1, 1, 0], "output_padding": [1, 0]},
+    ),
+    "steps backwards": (
+        "Slice",
+        {
+            "x": counted(10),
+            "starts": numpy.array([-2]),
+            "ends": numpy.array([-(1 << 62)]),
+            "axes": numpy.array([0]),
+            "steps": numpy.array([-3]),
+        },
+        13,
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_as_on_the_cpu(name):
+    ours, theirs = both(*CASES[name])
+    for found, expected in zip(ours, theirs):
+        assert found.dtype == expected.dtype and found.shape == expected.shape
+        numpy.testing.assert_allclose(found.astype("float64"), expected.astype("float64"), rtol=2e-3, atol=1e-6)
+
+
+LEFT = {
+    "a mask": ("Dropout", {"x": f32(1, 2)}, 10, {}, 2),
+    "more dimensions than kernels have on the way": (
+        "Tile",
+        {"x": numpy.ones((1, 1, 1, 1, 2), numpy.float32), "repeats": numpy.array([1, 1, 1, 1, 2])},
+        13,
+        {},
+    ),
+    "an integer that is too long": (
+        "ConstantOfShape",
+        {"shape": numpy.array([2])},
+        13,
+        {"value": helper.make_tensor("value", TensorProto.INT64, [1], [(1 << 53) + 1])},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_kernels_cannot_do_is_left_to_the_cpu(name):
+    ours, theirs = both(*LEFT[name], takes=False)
+    for found, expected in zip(ours, theirs):
+        numpy.testing.assert_array_equal(found, expected)
+
+
+def test_parts_that_are_no_whole_are_an_error():
+    with pytest.raises(Exception, match="5 elements in 2 parts"):
+        both("Split", {"x": f32(1, 2, 3, 4, 5), "split": numpy.array([1, 1])}, 13, {}, 2)
