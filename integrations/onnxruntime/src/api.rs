@@ -107,7 +107,7 @@ impl Api {
                 c"device_ort".as_ptr(),
             )
         };
-        // Nobody could be told.
+        // A failure of the log has no place to go.
         let _ = self.check(status);
     }
 }

@@ -13,7 +13,8 @@ const PLUGINS: &str = "DEVICE_ORT_PLUGINS";
 /// The variable that says whether nodes may be left to other providers.
 const FALLBACK: &str = "DEVICE_ORT_FALLBACK";
 
-/// The names of the offered backends: those of `DEVICE_ORT`, in its order, or else all but `cpu`. Loads none.
+/// The names of the offered backends: what `DEVICE_ORT` lists, in its order, or else all but `cpu`. Loads
+/// none.
 pub(crate) fn names() -> Result<Vec<String>, String> {
     static NOTES: OnceLock<Result<(), String>> = OnceLock::new();
     NOTES.get_or_init(install).clone()?;

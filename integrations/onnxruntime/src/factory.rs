@@ -282,7 +282,7 @@ unsafe extern "system" fn reserve(allocator: *const OrtAllocator, len: usize) ->
 unsafe extern "system" fn free(allocator: *mut OrtAllocator, address: *mut c_void) {
     // SAFETY: see `allocate`.
     let place = unsafe { (*allocator.cast::<Allocator>()).place };
-    // A panic of a driver ends here: nobody could be told.
+    // A panic of a driver ends here, as the function has no result.
     let _ = crate::api::caught(|| {
         place.free(address as usize);
         Ok(())

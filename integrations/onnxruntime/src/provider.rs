@@ -139,7 +139,7 @@ impl Provider {
             let memory: Vec<_> = inputs.chain(row.has_host_output.then_some((0, false))).collect();
             self.add(row.name, row.first, row.last, &memory, Some(row))?;
         }
-        // Those of ONNX Runtime would put the output of the first into memory of the host.
+        // ONNX Runtime's own would put the output of the first into memory of the host.
         self.add("MemcpyFromHost", 1, 1000, &[(0, true)], None)?;
         self.add("MemcpyToHost", 1, 1000, &[(0, false)], None)
     }
@@ -220,8 +220,8 @@ impl Provider {
         Ok(())
     }
 
-    /// What identifies a graph of the session: its name, and those of its outputs, as both branches of an
-    /// `If` may have one name.
+    /// What identifies a graph of the session: its name and the names of its outputs, as both branches of
+    /// an `If` may have one name.
     fn key_of(&self, graph: *const OrtGraph) -> Result<String, Failure> {
         let api = self.api;
         let mut name = ptr::null();

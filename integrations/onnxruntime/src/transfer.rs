@@ -114,7 +114,7 @@ pub(crate) fn copy(api: Api, source: *const OrtValue, destination: *mut OrtValue
         (Some(false), Some(true)) => {
             let (place, buffer, offset) = found(from as usize)?;
             place.synchronize()?;
-            // SAFETY: the tensor has so many bytes, in memory of the host that nobody else uses.
+            // SAFETY: the tensor has so many bytes, in memory of the host that nothing else uses.
             let bytes = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), len) };
             Ok(buffer.read(offset, bytes)?)
         }
