@@ -1,8 +1,6 @@
 //! The side of execution providers in ONNX Runtime's C interface, which `ort-sys` does not have: the table of
 //! functions that a provider calls, and the structs that it fills. From `onnxruntime_ep_c_api.h` of ONNX
 //! Runtime, whose order is fixed: each version adds to the end.
-//!
-//! A test calls each function that is used here in each supported version.
 
 // Named as in the header.
 #![allow(non_snake_case)]

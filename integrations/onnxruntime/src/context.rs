@@ -168,6 +168,10 @@ impl Context {
 
     /// The shape of a tensor.
     pub(crate) fn shape_of(&self, value: *const OrtValue) -> Result<Shape, Failure> {
+        self.type_and_shape(value).map(|(_, shape)| shape)
+    }
+
+    fn type_and_shape(&self, value: *const OrtValue) -> Result<(TypeNumber, Shape), Failure> {
         let mut number: TypeNumber = 0;
         let mut sizes = ptr::null();
         let mut rank = 0;
@@ -175,10 +179,8 @@ impl Context {
         unsafe {
             let get = self.api.ort.GetTensorElementTypeAndShapeDataReference;
             self.api.check(get(value, as_type(&mut number), &raw mut sizes, &raw mut rank))?;
-            Ok(match rank {
-                0 => Shape::new(),
-                _ => std::slice::from_raw_parts(sizes, rank).iter().map(|&size| size as usize).collect(),
-            })
+            let sizes = if rank == 0 { &[] } else { std::slice::from_raw_parts(sizes, rank) };
+            Ok((number, sizes.iter().map(|&size| size as usize).collect()))
         }
     }
 
@@ -243,21 +245,10 @@ impl Context {
     ///
     /// `value` is alive.
     unsafe fn array_of(&self, value: *const OrtValue) -> Result<Array, Failure> {
-        let api = self.api;
-        let mut number: TypeNumber = 0;
-        let mut sizes = ptr::null();
-        let mut rank = 0;
+        let (number, shape) = self.type_and_shape(value)?;
         let mut data = ptr::null();
-        // SAFETY: see above; there is room for what is asked.
-        let shape: Shape = unsafe {
-            let get = api.ort.GetTensorElementTypeAndShapeDataReference;
-            api.check(get(value, as_type(&mut number), &raw mut sizes, &raw mut rank))?;
-            api.check((api.ort.GetTensorData)(value, &raw mut data))?;
-            match rank {
-                0 => Shape::new(),
-                _ => std::slice::from_raw_parts(sizes, rank).iter().map(|&size| size as usize).collect(),
-            }
-        };
+        // SAFETY: see above; there is room for a pointer.
+        self.api.check(unsafe { (self.api.ort.GetTensorData)(value, &raw mut data) })?;
         let dtype = node::dtype_of(number).ok_or_else(|| Failure::new("no kernel has its type"))?;
         let layout = Layout::contiguous(&shape)?;
         if layout.len() == 0 {

@@ -30,7 +30,6 @@ pub(crate) struct Factory {
     pub(crate) place: &'static Place,
     /// Describes the memory of the device. It lives as long as the factory.
     memory: *mut OrtMemoryInfo,
-    version: &'static std::ffi::CStr,
     /// The device as hardware, which is made once.
     hardware: Mutex<usize>,
 }
@@ -90,10 +89,7 @@ impl Factory {
             DeinitGraphicsInterop: None,
             SelectBestModelCandidate: None,
         };
-        let version = concat!(env!("CARGO_PKG_VERSION"), "\0");
-        let version = std::ffi::CStr::from_bytes_with_nul(version.as_bytes()).unwrap_or(c"0");
-        Ok(Box::into_raw(Box::new(Self { table, api, place, memory, version, hardware: Mutex::new(0) }))
-            .cast())
+        Ok(Box::into_raw(Box::new(Self { table, api, place, memory, hardware: Mutex::new(0) })).cast())
     }
 
     /// # Safety
@@ -164,9 +160,8 @@ unsafe extern "system" fn vendor_id(_: *const abi::Factory) -> u32 {
     NO_VENDOR
 }
 
-unsafe extern "system" fn version(table: *const abi::Factory) -> *const c_char {
-    // SAFETY: see `name`.
-    unsafe { Factory::of(table) }.version.as_ptr()
+unsafe extern "system" fn version(_: *const abi::Factory) -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 unsafe extern "system" fn supported_devices(

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use device_kernels::{CallError, LayoutError, RunError};
+use device_kernels::{LayoutError, RunError};
 use device_registry::{DeviceError, ErrorChain};
 
 /// An error, as a text. Its code in ONNX Runtime is always `ORT_FAIL`: for `ORT_EP_FAIL`, the Python package
@@ -33,12 +33,6 @@ impl From<DeviceError> for Failure {
 
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
-        Self::new(ErrorChain::new(&error))
-    }
-}
-
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Self {
         Self::new(ErrorChain::new(&error))
     }
 }

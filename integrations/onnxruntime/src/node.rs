@@ -184,32 +184,26 @@ impl Node {
         unsafe {
             let operator = text_of(api, |room, len| (ort.KernelInfo_GetOperatorType)(info, room, len))?;
             api.check((ort.KernelInfo_GetOperatorSinceVersion)(info, &raw mut since))?;
-            let mut count = 0;
-            api.check((ort.KernelInfo_GetInputCount)(info, &raw mut count))?;
-            let inputs = (0..count).map(|at| {
-                let mut found = ptr::null_mut();
-                // An input that is left out has no type.
-                let status = (ort.KernelInfo_GetInputTypeInfo)(info, at, &raw mut found);
-                if api.check(status).is_err() || found.is_null() {
-                    return Ok(None);
-                }
-                let dtype = type_of_info(api, found);
-                (ort.ReleaseTypeInfo)(found);
-                dtype
-            });
-            let inputs = inputs.collect::<Result<_, Failure>>()?;
-            api.check((ort.KernelInfo_GetOutputCount)(info, &raw mut count))?;
-            let outputs = (0..count).map(|at| {
-                let mut found = ptr::null_mut();
-                let status = (ort.KernelInfo_GetOutputTypeInfo)(info, at, &raw mut found);
-                if api.check(status).is_err() || found.is_null() {
-                    return Ok(None);
-                }
-                let dtype = type_of_info(api, found);
-                (ort.ReleaseTypeInfo)(found);
-                dtype
-            });
-            let outputs = outputs.collect::<Result<_, Failure>>()?;
+            let values =
+                |count: unsafe extern "system" fn(*const OrtKernelInfo, *mut usize) -> _,
+                 get: unsafe extern "system" fn(*const OrtKernelInfo, usize, *mut *mut OrtTypeInfo) -> _|
+                 -> Result<Vec<Option<Value>>, Failure> {
+                    let mut len = 0;
+                    api.check(count(info, &raw mut len))?;
+                    let value = |at| {
+                        let mut found = ptr::null_mut();
+                        // One that is left out has no type.
+                        if api.check(get(info, at, &raw mut found)).is_err() || found.is_null() {
+                            return Ok(None);
+                        }
+                        let value = type_of_info(api, found);
+                        (ort.ReleaseTypeInfo)(found);
+                        value
+                    };
+                    (0..len).map(value).collect()
+                };
+            let inputs = values(ort.KernelInfo_GetInputCount, ort.KernelInfo_GetInputTypeInfo)?;
+            let outputs = values(ort.KernelInfo_GetOutputCount, ort.KernelInfo_GetOutputTypeInfo)?;
             let mut attributes = BTreeMap::new();
             for &(name, kind) in names {
                 if let Some(value) = attribute_of_kernel(api, info, &text(name), kind) {
@@ -222,7 +216,7 @@ impl Node {
 }
 
 /// What kind of value an attribute has.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Int,
     Ints,

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 use std::fmt::Write as _;
 use std::ptr;
+use std::sync::OnceLock;
 
-use device_kernels::{DType, Kernels};
+use device_kernels::{Coverage, Kernels, MAX_RANK};
 use device_registry::ErrorChain;
 use ort_sys::{
     OrtGraph, OrtKernelContext, OrtKernelInfo, OrtLogger, OrtMemType, OrtNode, OrtRunOptions, OrtStatusPtr,
@@ -36,6 +37,8 @@ pub(crate) struct Provider {
     #[expect(clippy::vec_box, reason = "the registry has pointers to them")]
     makers: Vec<Box<Maker>>,
     seen: Mutex<Seen>,
+    /// What the kernels of the device cover, once it was asked for.
+    coverage: OnceLock<Vec<Coverage>>,
 }
 
 /// What became of the nodes of a session.
@@ -100,6 +103,7 @@ impl Provider {
             kernels: ptr::null_mut(),
             makers: Vec::new(),
             seen: Mutex::default(),
+            coverage: OnceLock::new(),
         });
         let found = crate::api::caught(|| provider.register());
         if let Err(failure) = found {
@@ -282,24 +286,25 @@ impl Provider {
     fn check_covered(&self, plan: &Plan) -> Result<(), Failure> {
         let device = self.place.device;
         let kernels = Kernels::of(device).map_err(|error| Failure::new(ErrorChain::new(&error)))?;
-        for &(name, dtype) in &plan.needs {
-            let is_covered = |operator: &str, dtype: DType| {
-                kernels.sets().iter().any(|set| {
-                    set.set().coverage(device).iter().any(|coverage| {
-                        let limits = coverage.limits();
-                        coverage.operator() == operator
-                            && coverage.types().contains(dtype)
-                            && !limits.contiguous
-                            && !limits.arrays_only
-                            && limits.max_elements == usize::MAX
-                    })
-                })
-            };
-            if !is_covered(name, dtype) {
-                return Err(Failure::new(format_args!("`{device}` has no kernel for `{name}` of {dtype}")));
+        let coverage = self.coverage.get_or_init(|| {
+            let mut coverage: Vec<_> =
+                kernels.sets().iter().flat_map(|set| set.set().coverage(device)).collect();
+            coverage.retain(|coverage| {
+                let limits = coverage.limits();
+                let is_any_size = limits.max_rank >= MAX_RANK && limits.max_elements == usize::MAX;
+                is_any_size && !limits.contiguous && !limits.arrays_only
+            });
+            coverage
+        });
+        let is_covered = |name: &str, dtype| {
+            coverage.iter().any(|coverage| coverage.operator() == name && coverage.types().contains(dtype))
+        };
+        match plan.needs.iter().find(|(name, dtype)| !is_covered(name, *dtype)) {
+            Some((name, dtype)) => {
+                Err(Failure::new(format_args!("`{device}` has no kernel for `{name}` of {dtype}")))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -135,6 +135,13 @@ fn as_images(array: &Array) -> Result<Array, Failure> {
     }
 }
 
+/// The output, as images of these sizes. Signals have no height.
+fn output(context: &Context, rank: usize, sizes: [usize; 4]) -> Result<Array, Failure> {
+    let [n, c, _, w] = sizes;
+    let out = if rank == 3 { context.output(0, &[n, c, w])? } else { context.output(0, &sizes)? };
+    out.reshaped(sizes)
+}
+
 /// The sizes of images.
 fn size_of(images: &Array) -> Pair {
     [images.shape()[2], images.shape()[3]]
@@ -189,22 +196,13 @@ fn conv(node: &Node) -> Result<Plan, Failure> {
     Plan::new([("conv2d", dtype), ("copy", dtype)], move |context| {
         let input = context.array(0)?;
         let weights = as_images(&context.array(1)?)?;
-        let is_signal = input.rank() == 3;
         let images = as_images(&input)?;
         let kernel = size_of(&weights);
-        let mut borders = shape.borders(size_of(&images), kernel)?;
-        if is_signal {
-            borders[0][0] = 0;
-            borders[1][0] = 0;
-        }
+        let borders = shape.borders(size_of(&images), kernel)?;
         let (stride, dilation) = (shape.strides()?, shape.dilations()?);
         let [h, w] = windows(size_of(&images), kernel, borders, stride, dilation, false);
         let (n, channels) = (images.shape()[0], weights.shape()[0]);
-        let sizes: Shape = match is_signal {
-            true => [n, channels, w].into_iter().collect(),
-            false => [n, channels, h, w].into_iter().collect(),
-        };
-        let out = context.output(0, &sizes)?.reshaped([n, channels, h, w])?;
+        let out = output(context, input.rank(), [n, channels, h, w])?;
         let (images, padding) = bordered(context, images, borders, 0.0)?;
         let conv = Operator::Conv2d(Conv2d { stride, padding, dilation, groups });
         let mut inputs = vec![Input::from(images), weights.into()];
@@ -227,16 +225,9 @@ fn conv_transpose(node: &Node) -> Result<Plan, Failure> {
     Plan::new(needs, move |context| {
         let input = context.array(0)?;
         let weights = as_images(&context.array(1)?)?;
-        let is_signal = input.rank() == 3;
         let images = as_images(&input)?;
         let kernel = size_of(&weights);
-        let mut borders = shape.borders(size_of(&images), kernel)?;
-        let mut more = more;
-        if is_signal {
-            borders[0][0] = 0;
-            borders[1][0] = 0;
-            more[0] = 0;
-        }
+        let borders = shape.borders(size_of(&images), kernel)?;
         let (stride, dilation) = (shape.strides()?, shape.dilations()?);
         let size = size_of(&images);
         // Without borders, which are cut off behind.
@@ -253,11 +244,7 @@ fn conv_transpose(node: &Node) -> Result<Plan, Failure> {
         if let Some(bias) = context.optional(2)? {
             value = context.binary(Binary::Add, &value, &bias.reshaped([1, channels, 1, 1])?)?;
         }
-        let sizes: Shape = match is_signal {
-            true => [n, channels, cut[1]].into_iter().collect(),
-            false => [n, channels, cut[0], cut[1]].into_iter().collect(),
-        };
-        let out = context.output(0, &sizes)?.reshaped([n, channels, cut[0], cut[1]])?;
+        let out = output(context, input.rank(), [n, channels, cut[0], cut[1]])?;
         context.copy(&value, &out)
     })
 }
@@ -313,14 +300,9 @@ fn pool(node: &Node, kind: Pool) -> Result<Plan, Failure> {
     let name = if kind == Pool::Max { "max_pool2d" } else { "avg_pool2d" };
     Plan::new([(name, dtype), ("copy", dtype), ("div", dtype)], move |context| {
         let input = context.array(0)?;
-        let is_signal = input.rank() == 3;
         let images = as_images(&input)?;
         let size = size_of(&images);
-        let mut borders = shape.borders(size, kernel)?;
-        if is_signal {
-            borders[0][0] = 0;
-            borders[1][0] = 0;
-        }
+        let borders = shape.borders(size, kernel)?;
         let (stride, dilation) = (shape.strides()?, shape.dilations()?);
         let count = windows(size, kernel, borders, stride, dilation, ceil);
         // Borders so long that all windows are whole, and no longer: windows in a longer one would be more.
@@ -330,11 +312,7 @@ fn pool(node: &Node, kind: Pool) -> Result<Plan, Failure> {
             whole[1][at] = reach.saturating_sub(size[at] + borders[0][at]);
         }
         let (n, c) = (images.shape()[0], images.shape()[1]);
-        let sizes: Shape = match is_signal {
-            true => [n, c, count[1]].into_iter().collect(),
-            false => [n, c, count[0], count[1]].into_iter().collect(),
-        };
-        let out = context.output(0, &sizes)?.reshaped([n, c, count[0], count[1]])?;
+        let out = output(context, input.rank(), [n, c, count[0], count[1]])?;
         let pooled = |images: Array, value: f64, kind: Pool, count_padding: bool, out: &Array| {
             let (images, padding) = bordered(context, images, whole, value)?;
             let pool = Pool2d { kernel, stride, padding, dilation };
