@@ -169,3 +169,15 @@ def test_a_session_outlives_its_registration(program):
         del session
     """
     assert program(text, DEVICE_ORT="openreg", DEVICE_ORT_AUTOLOAD="0") == "True\n"
+
+
+def test_an_output_is_bound_to_the_device_by_its_number(program):
+    text = """
+        session = onnxruntime.InferenceSession(model("Neg"), providers=["openreg:1"])
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", x)
+        binding.bind_output("y", "gpu", 1)
+        session.run_with_iobinding(binding)
+        print((binding.copy_outputs_to_cpu()[0] == -x).all())
+    """
+    assert program(text, DEVICE_ORT="openreg") == "True\n"
