@@ -385,15 +385,13 @@ burn_served() {
     rm -rf "$folder"
 }
 
-# Makes an environment with PyTorch and the package, and goes to it. `venv` is empty where Python's registry cannot be
-# reached.
-in_torch() {
+# Makes an environment of Python with what the tests of a folder need, and goes to the folder. `venv` is empty where Python's
+# registry cannot be reached.
+in_python() {
     local status=0
-    install_drivers
-    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils g++ python3 python3-venv
     mkdir -p target
-    venv=$(mktemp -d "$PWD/target/torch.XXXXXX")
-    sh integrations/torch/tests/environment.sh "$venv" || status=$?
+    venv=$(mktemp -d "$PWD/target/venv.XXXXXX")
+    sh "$1/tests/environment.sh" "$venv" || status=$?
     if [ $status -eq 3 ]; then
         rm -rf "$venv"
         venv=
@@ -401,10 +399,20 @@ in_torch() {
     fi
     [ $status -eq 0 ] || return $status
     export PATH=$venv/bin:$PATH
-    cd integrations/torch
-    # A build for users takes a minute longer. The packages of Python share what they build.
+    cd "$1"
+}
+
+# Installs the package of the folder. A build for users takes a minute longer. The packages share what they build.
+install_package() {
     CARGO_TARGET_DIR=$PWD/../../target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 DEVICE_TORCH_CXXFLAGS=-O1 \
         python -m pip install --quiet --disable-pip-version-check .
+}
+
+in_torch() {
+    install_drivers
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils g++ python3 python3-venv
+    in_python integrations/torch
+    [ -z "$venv" ] || install_package
 }
 
 step run torch 420 'PyTorch on registered devices'
@@ -447,25 +455,11 @@ torch() {
     forget target build ../../examples/custom-backend/target
 }
 
-# Makes an environment with ONNX Runtime and the package, and goes to it. `venv` is empty where Python's registry cannot be
-# reached.
 in_onnx() {
-    local status=0
     install_drivers
     [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh python3 python3-venv
-    mkdir -p target
-    venv=$(mktemp -d "$PWD/target/onnx.XXXXXX")
-    sh integrations/onnxruntime/tests/environment.sh "$venv" || status=$?
-    if [ $status -eq 3 ]; then
-        rm -rf "$venv"
-        venv=
-        return
-    fi
-    [ $status -eq 0 ] || return $status
-    export PATH=$venv/bin:$PATH
-    cd integrations/onnxruntime
-    CARGO_TARGET_DIR=$PWD/../../target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
-        python -m pip install --quiet --disable-pip-version-check .
+    in_python integrations/onnxruntime
+    [ -z "$venv" ] || install_package
 }
 
 step run onnx 120 'ONNX Runtime on registered devices'
