@@ -1,5 +1,5 @@
-//! What an operator is told of its node, before shapes and values are known: by the graph, when ONNX Runtime
-//! asks which nodes a provider takes, and by a kernel's description, when it makes the kernel.
+//! What an operator knows of its node before shapes and values are known: from the graph, when ONNX Runtime
+//! asks which nodes a provider takes, and from a kernel's description, when it makes the kernel.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};

@@ -1,4 +1,4 @@
-//! What a child of a fork is told.
+//! Notices a fork, so that a child gets errors.
 
 use std::sync::Once;
 
