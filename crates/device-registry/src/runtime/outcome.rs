@@ -57,7 +57,7 @@ enum ReadResult {
 }
 
 enum Submission {
-    /// The driver has not accepted or refused the work yet. A failure during that time is a refusal.
+    /// The driver has not accepted or refused the work yet.
     UnderWay { failure: Option<DeviceError> },
     /// The work belongs to a queue, and its failure is that queue's failure. A thread that looks at the
     /// outcome first makes the queue begin it. A driver may do it although an event that the queue waited for
@@ -180,18 +180,18 @@ impl Outcome {
     }
 
     /// The driver has accepted the work, as the event or read of its queue with this `number`, behind these
-    /// waits: from now on its failure is the queue's failure. A failure before that is returned, as a
-    /// refusal.
+    /// waits: its failure is the queue's failure, also one from before this call. If no queue reports it, such
+    /// a failure is returned.
     pub(crate) fn accept(&self, number: u64, waits: Option<Before>) -> Result<(), DeviceError> {
         let accepted = Submission::Accepted { number, waits };
         let before = std::mem::replace(&mut lock(&self.state).submission, accepted);
-        match before {
-            Submission::UnderWay { failure: Some(error) } => {
-                self.set(Err(error.clone()));
-                Err(error)
-            }
-            _ => Ok(()),
+        let Submission::UnderWay { failure: Some(error) } = before else { return Ok(()) };
+        self.set(Err(error.clone()));
+        let Reporter::Queue(queue) = &self.reporter else { return Err(error) };
+        if let Some(queue) = queue.upgrade() {
+            queue.fail_read(error, None);
         }
+        Ok(())
     }
 
     /// Ensures that the work begins, for a thread that looks at the outcome.

@@ -69,6 +69,8 @@ pub(crate) struct Control {
     pub(crate) waits_fail: AtomicBool,
     /// Reads in queues are accepted, and kept for the test to finish.
     pub(crate) holds_reads: AtomicBool,
+    /// A queue's `read` returns when the read is finished.
+    pub(crate) waits_for_reads: AtomicBool,
     /// How many percent of the time that passes pass on the device's clock.
     pub(crate) clock_percent: AtomicU32,
     /// The driver keeps a reference to the memory that it allocates.
@@ -112,6 +114,7 @@ impl Control {
             fills_multiples_of: AtomicUsize::new(1),
             waits_fail: AtomicBool::new(false),
             holds_reads: AtomicBool::new(false),
+            waits_for_reads: AtomicBool::new(false),
             clock_percent: AtomicU32::new(100),
             holds_memory: AtomicBool::new(false),
             submitting: AtomicUsize::new(0),

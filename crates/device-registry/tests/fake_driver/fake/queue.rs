@@ -214,7 +214,12 @@ impl StreamDriver for QueueDriver {
                 place.read(&mut destination);
                 destination
             }));
-        })
+        })?;
+        if control.waits_for_reads.load(Ordering::SeqCst) {
+            let all = self.0.state().submitted;
+            self.0.await_done(all);
+        }
+        Ok(())
     }
 
     fn copy(&self, source: &Span, destination: &Span) -> Result<(), BackendError> {

@@ -220,6 +220,22 @@ fn a_host_call_behind_a_failed_read_is_skipped_and_the_first_error_reported() {
 }
 
 #[test]
+fn a_read_that_fails_before_its_submission_returns_is_a_failure_of_the_stream_and_no_refusal() {
+    ends(|| {
+        let (device, control) = queued();
+        let (stream, buffer) = (device.create_stream().unwrap(), filled(device, b"."));
+        control.waits_for_reads.store(true, Ordering::SeqCst);
+        control.fail(BackendError::other("on purpose"));
+        let read = stream.read(&buffer, ..).unwrap();
+        stream.write(&buffer, 0, b"x").unwrap();
+        assert!(error_text(read.wait()).ends_with("on purpose"));
+        assert!(error_text(stream.synchronize()).ends_with("on purpose"));
+        stream.synchronize().unwrap();
+        assert_eq!(content(&buffer), b".");
+    });
+}
+
+#[test]
 fn a_read_that_a_driver_gives_up_is_an_error() {
     ends(|| {
         let (device, control) = queued();
