@@ -54,6 +54,14 @@ fn elementwise(criterion: &mut Criterion) {
             || call(&stream, Unary::Neg, &[array(&a)], array(&out)),
             copy,
         );
+        for unary in [Unary::Exp, Unary::Tanh, Unary::Erf, Unary::Sin] {
+            let name = format!("{unary}, beside a copy");
+            beside(&mut group, &name, || call(&stream, unary, &[array(&a)], array(&out)), copy);
+        }
+        let rows =
+            |buffer| Operand::new(buffer, DType::F32, [LARGE / 1024, 1024]).expect("it has the elements");
+        let softmax = || call(&stream, Operator::Softmax { dim: 1 }, &[rows(&a)], rows(&out));
+        beside(&mut group, "softmax of rows of 1,024, beside a copy", softmax, copy);
         let add = || call(&stream, Binary::Add, &[array(&a), array(&b)], array(&out));
         beside(&mut group, "add, beside a copy", add, copy);
         let sum = ones(device, 1);

@@ -3,6 +3,7 @@
 use device_kernels::{Binary, Unary};
 
 use crate::element::Compute;
+use crate::vectors;
 
 /// A function of a block of one input.
 pub(crate) type UnaryBlock<A, O> = fn(&[A], &mut [O]);
@@ -81,10 +82,11 @@ macro_rules! block {
 }
 
 macro_rules! floats {
-    ($($ty:ident, $from:ident, $erf:path, $asinh:path, $acosh:path, $atanh:path;)*) => {$(
+    ($($ty:ident, $from:ident, [$unary:expr, $binary:expr], $erf:path, $asinh:path, $acosh:path, $atanh:path;)*) => {$(
         impl Number for $ty {
             fn unary(unary: Unary) -> Option<UnaryBlock<Self, Self>> {
-                match unary {
+                let block: Option<UnaryBlock<Self, Self>> = $unary(unary);
+                block.or_else(|| match unary {
                     Unary::Neg => block!(|a| -a),
                     Unary::Abs => block!(|a| a.abs()),
                     // `signum` of zero is one.
@@ -121,7 +123,7 @@ macro_rules! floats {
                         block!(|a| 0.5 * a * (1.0 + $erf(a * std::$ty::consts::FRAC_1_SQRT_2)))
                     }
                     _ => None,
-                }
+                })
             }
 
             fn test(unary: Unary) -> Option<UnaryBlock<Self, bool>> {
@@ -133,7 +135,8 @@ macro_rules! floats {
             }
 
             fn binary(binary: Binary) -> Option<BinaryBlock<Self>> {
-                match binary {
+                let block: Option<BinaryBlock<Self>> = $binary(binary);
+                block.or_else(|| match binary {
                     Binary::Add => block!(|a, b| a + b),
                     Binary::Sub => block!(|a, b| a - b),
                     Binary::Mul => block!(|a, b| a * b),
@@ -153,7 +156,7 @@ macro_rules! floats {
                     Binary::ReluGrad => block!(|a, b| if a <= 0.0 { 0.0 } else { b }),
                     Binary::SigmoidGrad => block!(|a, b| b * a * (1.0 - a)),
                     _ => None,
-                }
+                })
             }
 
             fn sum(self, other: Self) -> Self {
@@ -222,8 +225,8 @@ macro_rules! integers {
 }
 
 floats! {
-    f32, from_f32, libm::erff, libm::asinhf, libm::acoshf, libm::atanhf;
-    f64, from_f64, libm::erf, libm::asinh, libm::acosh, libm::atanh;
+    f32, from_f32, [vectors::unary, vectors::binary], libm::erff, libm::asinhf, libm::acoshf, libm::atanhf;
+    f64, from_f64, [|_| None, |_| None], libm::erf, libm::asinh, libm::acosh, libm::atanh;
 }
 
 integers! {

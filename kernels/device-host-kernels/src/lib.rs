@@ -17,6 +17,7 @@ mod reduce;
 mod softmax;
 mod sort;
 mod threads;
+mod vectors;
 
 use std::fmt;
 

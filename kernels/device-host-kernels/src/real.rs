@@ -10,10 +10,8 @@ use crate::functions::Number;
 pub(crate) trait Real:
     Number + Add<Output = Self> + AddAssign + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self>
 {
-    const NEG_INFINITY: Self;
     const ONE: Self;
 
-    fn exp(self) -> Self;
     fn ln(self) -> Self;
     fn from_len(len: usize) -> Self;
     fn to_f64(self) -> f64;
@@ -22,12 +20,7 @@ pub(crate) trait Real:
 macro_rules! reals {
     ($($ty:ident),*) => {$(
         impl Real for $ty {
-            const NEG_INFINITY: Self = Self::NEG_INFINITY;
             const ONE: Self = 1.0;
-
-            fn exp(self) -> Self {
-                self.exp()
-            }
 
             fn ln(self) -> Self {
                 self.ln()

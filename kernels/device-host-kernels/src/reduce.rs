@@ -32,6 +32,13 @@ pub(crate) struct Fold<C, W> {
     finish: fn(W, usize) -> C,
 }
 
+impl<C, W: Copy> Fold<C, W> {
+    /// Reduces all of the elements, before the last rounding.
+    pub(crate) fn of(&self, elements: &[C]) -> W {
+        (self.run)(self.identity, elements)
+    }
+}
+
 /// Goes on from `start` by all elements.
 #[inline(always)]
 fn run<C: Copy, W: Copy>(
