@@ -23,6 +23,7 @@ pub(crate) enum Attribute {
     Ints(Vec<i64>),
     Float(f32),
     Text(String),
+    Texts(Vec<String>),
     /// A tensor with one element or more, as numbers.
     Tensor(DType, Vec<f64>),
     /// One that no operator here has.
@@ -83,6 +84,18 @@ impl Node {
             Some(Attribute::Text(value)) => Some(value),
             _ => None,
         }
+    }
+
+    /// Only the node of a graph has such attributes: a kernel's description has no way to them.
+    pub(crate) fn texts(&self, name: &str) -> Option<&[String]> {
+        match self.attribute(name) {
+            Some(Attribute::Texts(values)) => Some(values),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn has_attribute(&self, name: &str) -> bool {
+        self.attribute(name).is_some()
     }
 
     pub(crate) fn tensor(&self, name: &str) -> Option<(DType, &[f64])> {
@@ -329,6 +342,11 @@ unsafe fn attribute_of(api: Api, attribute: *const OrtOpAttr) -> Result<Attribut
             let bytes = bytes(OrtOpAttrType::ORT_OP_ATTR_STRING)?;
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
             Attribute::Text(String::from_utf8_lossy(&bytes[..end]).into_owned())
+        } else if is(OrtOpAttrType::ORT_OP_ATTR_STRINGS) {
+            // One after the other, each with its NUL.
+            let bytes = bytes(OrtOpAttrType::ORT_OP_ATTR_STRINGS)?;
+            let texts = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
+            Attribute::Texts(texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
         } else if is(OrtOpAttrType::ORT_OP_ATTR_TENSOR) {
             let mut value = ptr::null_mut();
             api.check((ort.OpAttr_GetTensorAttributeAsOrtValue)(attribute, &raw mut value))?;

@@ -1,9 +1,12 @@
 //! ONNX's operators, by the operators of device-kernels that compute them.
 
+mod einsum;
 mod elementwise;
 mod images;
+mod indices;
 mod matrices;
 mod norms;
+mod recurrent;
 mod reductions;
 mod resampling;
 mod shapes;
@@ -61,11 +64,14 @@ impl Row {
 
 /// All operators, in tables of their kind.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    let tables: [&[Row]; 7] = [
+    let tables: [&[Row]; 10] = [
+        einsum::ROWS,
         elementwise::ROWS,
         images::ROWS,
+        indices::ROWS,
         matrices::ROWS,
         norms::ROWS,
+        recurrent::ROWS,
         reductions::ROWS,
         resampling::ROWS,
         shapes::ROWS,

@@ -12,6 +12,7 @@ use crate::node::Node;
 pub(super) const ROWS: &[Row] = &[
     Row::new("Concat", concat).since(4).attributes(&[("axis", Int)]),
     Row::new("ConstantOfShape", constant_of_shape).attributes(&[("value", Tensor)]).host(&[0]),
+    Row::new("DepthToSpace", depth_to_space).attributes(&[("blocksize", Int), ("mode", Text)]),
     Row::new("Expand", expand).host(&[1]),
     Row::new("Flatten", flatten).attributes(&[("axis", Int)]),
     Row::new("Gather", gather).attributes(&[("axis", Int)]),
@@ -32,6 +33,7 @@ pub(super) const ROWS: &[Row] = &[
         ("axes", Ints),
     ]),
     Row::new("Slice", slice).since(10).host(&[1, 2, 3, 4]),
+    Row::new("SpaceToDepth", space_to_depth).attributes(&[("blocksize", Int)]),
     Row::new("Split", split_by_attributes).since(2).until(12).attributes(&[("axis", Int), ("split", Ints)]),
     Row::new("Split", split).since(13).attributes(&[("axis", Int), ("num_outputs", Int)]).host(&[1]),
     Row::new("Squeeze", squeeze_by_attributes).until(12).attributes(&[("axes", Ints)]),
@@ -74,7 +76,7 @@ fn sizes(numbers: &[i64]) -> Result<Shape, Failure> {
 }
 
 /// A list of integers that an input has to be.
-fn given(context: &Context, at: usize) -> Result<Vec<i64>, Failure> {
+pub(super) fn given(context: &Context, at: usize) -> Result<Vec<i64>, Failure> {
     context.integers(at)?.ok_or_else(|| Failure::new(format_args!("input {at} is left out")))
 }
 
@@ -103,6 +105,51 @@ fn expand(node: &Node) -> Result<Plan, Failure> {
     })
 }
 
+fn depth_to_space(node: &Node) -> Result<Plan, Failure> {
+    let block = block_of(node)?;
+    let is_column_first = node.text("mode") == Some("CRD");
+    moved(node, move |[n, c, h, w]| {
+        let inner = c / (block * block);
+        let out = [n, inner, h * block, w * block];
+        if is_column_first {
+            ([n, inner, block, block, h, w], [0, 1, 4, 2, 5, 3], out)
+        } else {
+            ([n, block, block, inner, h, w], [0, 3, 4, 1, 5, 2], out)
+        }
+    })
+}
+
+fn space_to_depth(node: &Node) -> Result<Plan, Failure> {
+    let block = block_of(node)?;
+    moved(node, move |[n, c, h, w]| {
+        let out = [n, c * block * block, h / block, w / block];
+        ([n, c, h / block, block, w / block, block], [0, 3, 5, 1, 2, 4], out)
+    })
+}
+
+fn block_of(node: &Node) -> Result<usize, Failure> {
+    match node.int("blocksize") {
+        Some(block) if block > 0 => Ok(block as usize),
+        _ => declined("no size of its blocks"),
+    }
+}
+
+/// Images whose elements are moved: seen with six dimensions, in another order of them.
+fn moved(
+    node: &Node,
+    how: impl Fn([usize; 4]) -> ([usize; 6], [usize; 6], [usize; 4]) + Send + Sync + 'static,
+) -> Result<Plan, Failure> {
+    Plan::new([("copy", node.input(0)?)], move |context| {
+        let input = context.array(0)?;
+        let &[n, c, h, w] = input.shape() else { return declined("it is no batch of images") };
+        let (seen, order, shape) = how([n, c, h, w]);
+        let out = context.output(0, &shape)?;
+        let seen = input.reshaped(seen)?;
+        let from = seen.with_layout(seen.layout.permute(order)?);
+        context.copy(&from, &out.reshaped(order.map(|at| seen.shape()[at]))?)
+    })
+}
+
 fn flatten(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 1);
     Plan::view(node, move |_, input| {
@@ -117,7 +164,7 @@ fn flatten(node: &Node) -> Result<Plan, Failure> {
 }
 
 /// Indices from 0 on: those from the end, which are negative, have the size added.
-fn from_start(context: &Context, indices: Array, size: usize) -> Result<Array, Failure> {
+pub(super) fn from_start(context: &Context, indices: Array, size: usize) -> Result<Array, Failure> {
     let negative = context.scratch(DType::Bool, indices.shape())?;
     context.run(Compare::Lt, &[(&indices).into(), Input::Scalar(Scalar::Int(0))], &[&negative])?;
     let size = Input::Scalar(Scalar::Int(size as i64));
@@ -128,7 +175,7 @@ fn from_start(context: &Context, indices: Array, size: usize) -> Result<Array, F
 }
 
 /// What `from_start` needs.
-fn of_indices(dtype: DType) -> [(&'static str, DType); 3] {
+pub(super) fn of_indices(dtype: DType) -> [(&'static str, DType); 3] {
     [("lt", dtype), ("add", dtype), ("where", dtype)]
 }
 
