@@ -72,11 +72,15 @@ impl Node {
         }
     }
 
-    pub(crate) fn float_or(&self, name: &str, otherwise: f32) -> f32 {
+    pub(crate) fn float(&self, name: &str) -> Option<f32> {
         match self.attribute(name) {
-            Some(Attribute::Float(value)) => *value,
-            _ => otherwise,
+            Some(Attribute::Float(value)) => Some(*value),
+            _ => None,
         }
+    }
+
+    pub(crate) fn float_or(&self, name: &str, otherwise: f32) -> f32 {
+        self.float(name).unwrap_or(otherwise)
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {

@@ -76,6 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ThresholdedRelu", thresholded_relu).attributes(&[("alpha", Float)]),
     Row::new("HardSigmoid", hard_sigmoid).since(6).attributes(&[("alpha", Float), ("beta", Float)]),
     Row::new("HardSwish", hard_swish),
+    Row::new("Shrink", shrink).attributes(&[("bias", Float), ("lambd", Float)]),
     Row::new("Softplus", softplus),
     Row::new("Softsign", softsign),
     Row::new("Mish", mish),
@@ -381,6 +382,25 @@ fn hard_sigmoid(node: &Node) -> Result<Plan, Failure> {
 fn hard_swish(node: &Node) -> Result<Plan, Failure> {
     composed(node, &["mul", "add", "clamp"], |context, x| {
         context.binary(Binary::Mul, x, &hard_sigmoid_of(context, x, 1.0 / 6.0, 0.5)?)
+    })
+}
+
+/// Moves elements toward zero by the bias, and those that are near it are zeros.
+fn shrink(node: &Node) -> Result<Plan, Failure> {
+    let bias = f64::from(node.float_or("bias", 0.0));
+    let near = f64::from(node.float_or("lambd", 0.5));
+    composed(node, &["add", "gt", "lt", "where"], move |context, x| {
+        let mut out = context.scratch(x.dtype, x.shape())?;
+        context.run(Operator::Copy, &[0.0.into()], &[&out])?;
+        for (compare, bound, moved) in [(Compare::Lt, -near, bias), (Compare::Gt, near, -bias)] {
+            let is_beyond = context.scratch(DType::Bool, x.shape())?;
+            context.run(compare, &[x.into(), bound.into()], &[&is_beyond])?;
+            let beyond = context.binary(Binary::Add, x, moved)?;
+            let chosen = context.scratch(x.dtype, x.shape())?;
+            context.run(Operator::Where, &[is_beyond.into(), beyond.into(), out.into()], &[&chosen])?;
+            out = chosen;
+        }
+        Ok(out)
     })
 }
 

@@ -1,5 +1,6 @@
 //! ONNX's operators, by the operators of device-kernels that compute them.
 
+mod attention;
 mod einsum;
 mod elementwise;
 mod images;
@@ -64,7 +65,8 @@ impl Row {
 
 /// All operators, in tables of their kind.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    let tables: [&[Row]; 10] = [
+    let tables: [&[Row]; 11] = [
+        attention::ROWS,
         einsum::ROWS,
         elementwise::ROWS,
         images::ROWS,
