@@ -80,7 +80,7 @@ fn map(
 
 #[inline(always)]
 fn is_normal_and_positive(a: f32) -> bool {
-    a >= f32::MIN_POSITIVE && a <= f32::MAX
+    (f32::MIN_POSITIVE..=f32::MAX).contains(&a)
 }
 
 /// The value of a polynomial, whose coefficients begin with the one of the highest power.
@@ -229,7 +229,7 @@ fn log2_f64(x: f64) -> f64 {
     let ratio = (x - 1.0) / (x + 1.0);
     let square = ratio * ratio;
     let log = polynomial!(
-        square; 0.282_903_885_477_718_84, 0.319_905_335_322_231_83, 0.412_209_263_626_608, 0.577_077_942_212_093,
+        square; 0.282_903_885_477_718_84, 0.319_905_335_322_231_8, 0.412_209_263_626_608, 0.577_077_942_212_093,
         0.961_796_694_114_188, 2.885_390_081_777_848_6
     );
     log * ratio + exponent
@@ -243,7 +243,7 @@ fn exp2_f64(x: f64) -> f32 {
     let rounded = x + ROUND_F64;
     let rest = x - (rounded - ROUND_F64);
     let power = polynomial!(
-        rest; 1.520_191_796_429_253_7e-5, 0.000_154_692_911_154_774_81, 0.001_333_392_257_938_873_9,
+        rest; 1.520_191_796_429_253_7e-5, 0.000_154_692_911_154_774_81, 0.001_333_392_257_938_874,
         0.009_618_027_253_765_194, 0.055_504_103_534_282_55, 0.240_226_511_981_567_4, 0.693_147_180_728_453_2,
         0.999_999_999_961_682
     );
