@@ -293,7 +293,8 @@ mod tests {
 
     #[test]
     fn results_are_within_the_stated_units_of_the_exact_ones() {
-        let functions: [(Unary, fn(f64) -> f64, f64); 7] = [
+        type Exact = fn(f64) -> f64;
+        let functions: [(Unary, Exact, f64); 7] = [
             (Unary::Exp, f64::exp, 1.0),
             (Unary::Log, f64::ln, 0.9),
             (Unary::Log1p, f64::ln_1p, 1.5),
