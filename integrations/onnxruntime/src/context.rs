@@ -249,7 +249,7 @@ impl Context {
         let mut data = ptr::null();
         // SAFETY: see above; there is room for a pointer.
         self.api.check(unsafe { (self.api.ort.GetTensorData)(value, &raw mut data) })?;
-        let dtype = node::dtype_of(number).ok_or_else(|| Failure::new("no kernel has its type"))?;
+        let dtype = node::moved_as(number).ok_or_else(|| Failure::new("no kernel has its type"))?;
         let layout = Layout::contiguous(&shape)?;
         if layout.len() == 0 {
             return Ok(Array { dtype, layout, buffer: self.place.device.allocate(0)? });

@@ -33,7 +33,9 @@ pub(crate) enum Attribute {
 /// What is known of an input or output before shapes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
+    /// `u8` for `int8`, which kernels do not have.
     dtype: DType,
+    is_int8: bool,
     /// How many dimensions it has; `None` if that is not known.
     rank: Option<usize>,
 }
@@ -111,8 +113,23 @@ impl Node {
 
     /// The type of an input that has to be there.
     pub(crate) fn input(&self, at: usize) -> Result<DType, Failure> {
+        type_of(&self.inputs, at)
+    }
+
+    /// The type as which kernels move an input's elements, which is `u8` for `int8` too.
+    pub(crate) fn moved(&self, at: usize) -> Result<DType, Failure> {
         let value = self.inputs.get(at).copied().flatten();
         value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+    }
+
+    /// Whether an input is of `int8`.
+    pub(crate) fn is_int8(&self, at: usize) -> bool {
+        self.inputs.get(at).copied().flatten().is_some_and(|value| value.is_int8)
+    }
+
+    /// Whether an output is of `int8`.
+    pub(crate) fn makes_int8(&self, at: usize) -> bool {
+        self.outputs.get(at).copied().flatten().is_some_and(|value| value.is_int8)
     }
 
     /// How many dimensions an input has.
@@ -142,8 +159,7 @@ impl Node {
     }
 
     pub(crate) fn output(&self, at: usize) -> Result<DType, Failure> {
-        let value = self.outputs.get(at).copied().flatten();
-        value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+        type_of(&self.outputs, at)
     }
 
     /// A node of a graph.
@@ -232,6 +248,12 @@ impl Node {
     }
 }
 
+/// The type of a value that kernels compute with.
+fn type_of(values: &[Option<Value>], at: usize) -> Result<DType, Failure> {
+    let value = values.get(at).copied().flatten().filter(|value| !value.is_int8);
+    value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+}
+
 /// What kind of value an attribute has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
@@ -279,7 +301,8 @@ unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<Valu
         if (api.ort.TensorTypeAndShape_HasShape)(tensor) {
             api.check((api.ort.GetDimensionsCount)(tensor, rank.insert(0)))?;
         }
-        Ok(dtype_of(number).map(|dtype| Value { dtype, rank }))
+        let is_int8 = number == Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8 as TypeNumber;
+        Ok(moved_as(number).map(|dtype| Value { dtype, is_int8, rank }))
     }
 }
 
@@ -299,6 +322,14 @@ const TYPES: [(Element, DType); 9] = [
 /// The type with ONNX's number.
 pub(crate) fn dtype_of(number: TypeNumber) -> Option<DType> {
     TYPES.iter().find(|(element, _)| *element as TypeNumber == number).map(|(_, dtype)| *dtype)
+}
+
+/// The type as which kernels move elements of ONNX's type.
+pub(crate) fn moved_as(number: TypeNumber) -> Option<DType> {
+    if number == Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8 as TypeNumber {
+        return Some(DType::U8);
+    }
+    dtype_of(number)
 }
 
 /// # Safety

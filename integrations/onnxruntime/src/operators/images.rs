@@ -9,14 +9,7 @@ use crate::node::Kind::{Float, Int, Ints, Text};
 use crate::node::Node;
 
 pub(super) const ROWS: &[Row] = &[
-    Row::new("Conv", conv).attributes(&[
-        ("auto_pad", Text),
-        ("dilations", Ints),
-        ("group", Int),
-        ("kernel_shape", Ints),
-        ("pads", Ints),
-        ("strides", Ints),
-    ]),
+    Row::new("Conv", conv).attributes(CONV),
     Row::new("MaxPool", |node| pool(node, Pool::Max)).attributes(POOL),
     Row::new("AveragePool", |node| pool(node, Pool::Mean)).since(7).attributes(POOL),
     Row::new("ConvTranspose", conv_transpose).attributes(&[
@@ -32,6 +25,15 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("LRN", lrn).attributes(&[("alpha", Float), ("beta", Float), ("bias", Float), ("size", Int)]),
     Row::new("GlobalAveragePool", |node| global(node, Reduction::Mean)),
     Row::new("GlobalMaxPool", |node| global(node, Reduction::Max)),
+];
+
+pub(super) const CONV: &[(&str, crate::node::Kind)] = &[
+    ("auto_pad", Text),
+    ("dilations", Ints),
+    ("group", Int),
+    ("kernel_shape", Ints),
+    ("pads", Ints),
+    ("strides", Ints),
 ];
 
 const POOL: &[(&str, crate::node::Kind)] = &[
@@ -195,20 +197,60 @@ fn conv(node: &Node) -> Result<Plan, Failure> {
     let dtype = node.input(0)?;
     Plan::new([("conv2d", dtype), ("copy", dtype)], move |context| {
         let input = context.array(0)?;
-        let weights = as_images(&context.array(1)?)?;
-        let images = as_images(&input)?;
-        let kernel = size_of(&weights);
-        let borders = shape.borders(size_of(&images), kernel)?;
-        let (stride, dilation) = (shape.strides()?, shape.dilations()?);
-        let [h, w] = windows(size_of(&images), kernel, borders, stride, dilation, false);
-        let (n, channels) = (images.shape()[0], weights.shape()[0]);
-        let out = output(context, input.rank(), [n, channels, h, w])?;
-        let (images, padding) = bordered(context, images, borders, 0.0)?;
-        let conv = Operator::Conv2d(Conv2d { stride, padding, dilation, groups });
-        let mut inputs = vec![Input::from(images), weights.into()];
-        inputs.extend(context.optional(2)?.map(Input::from));
-        context.run(conv, &inputs, &[&out])
+        let rank = input.rank();
+        let bias = context.optional(2)?;
+        let make = |sizes| output(context, rank, sizes);
+        convolve(context, &shape, groups, [input, context.array(1)?], bias, make).map(drop)
     })
+}
+
+/// Convolves images or signals with weights, into images that are made with these sizes.
+fn convolve(
+    context: &Context,
+    shape: &Windows,
+    groups: usize,
+    [input, weights]: [Array; 2],
+    bias: Option<Array>,
+    make: impl FnOnce([usize; 4]) -> Result<Array, Failure>,
+) -> Result<Array, Failure> {
+    let weights = as_images(&weights)?;
+    let images = as_images(&input)?;
+    let kernel = size_of(&weights);
+    let borders = shape.borders(size_of(&images), kernel)?;
+    let (stride, dilation) = (shape.strides()?, shape.dilations()?);
+    let [h, w] = windows(size_of(&images), kernel, borders, stride, dilation, false);
+    let out = make([images.shape()[0], weights.shape()[0], h, w])?;
+    let (images, padding) = bordered(context, images, borders, 0.0)?;
+    let conv = Operator::Conv2d(Conv2d { stride, padding, dilation, groups });
+    let mut inputs = vec![Input::from(images), weights.into()];
+    inputs.extend(bias.map(Input::from));
+    context.run(conv, &inputs, &[&out])?;
+    Ok(out)
+}
+
+/// The integers of quantized images convolved with those of weights, whose zeros are subtracted.
+pub(super) struct Convolution {
+    shape: Windows,
+    groups: usize,
+}
+
+impl Convolution {
+    pub(super) fn of(node: &Node) -> Result<Self, Failure> {
+        expect_images(node)?;
+        Ok(Self { shape: Windows::of(node), groups: node.int_or("group", 1) as usize })
+    }
+
+    /// As images of `f64`, in which the sums are exact.
+    pub(super) fn run(&self, context: &Context, arrays: [Array; 2]) -> Result<Array, Failure> {
+        let make = |sizes: [usize; 4]| context.scratch(DType::F64, &sizes);
+        convolve(context, &self.shape, self.groups, arrays, None, make)
+    }
+}
+
+/// Copies images to an output of so many dimensions.
+pub(super) fn copy_images(context: &Context, images: &Array, rank: usize) -> Result<(), Failure> {
+    let &[n, c, h, w] = images.shape() else { return declined("no images") };
+    context.copy(images, &output(context, rank, [n, c, h, w])?)
 }
 
 /// The gradient of a convolution by its images.

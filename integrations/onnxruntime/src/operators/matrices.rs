@@ -20,23 +20,33 @@ pub(super) const ROWS: &[Row] = &[
 
 fn matmul(node: &Node) -> Result<Plan, Failure> {
     Plan::new([("matmul", node.input(0)?)], |context| {
-        let a = context.array(0)?;
-        let b = context.array(1)?;
-        // A vector is a row on the left, and a column on the right, which the result does not have.
-        let left = if a.rank() == 1 { a.reshaped([1, a.shape()[0]])? } else { a.clone() };
-        let right = if b.rank() == 1 { b.reshaped([b.shape()[0], 1])? } else { b.clone() };
-        let [.., m, _] = *left.shape() else { return Err(Failure::new("no matrix")) };
-        let [.., n] = *right.shape() else { return Err(Failure::new("no matrix")) };
-        let batch = |array: &Array| Shape::from_slice(&array.shape()[..array.rank() - 2]);
-        let batch = broadcast([&*batch(&left), &*batch(&right)])?;
-        let mut shape = batch.clone();
-        shape.extend((a.rank() > 1).then_some(m));
-        shape.extend((b.rank() > 1).then_some(n));
-        let out = context.output(0, &shape)?;
-        let mut whole = batch;
-        whole.extend([m, n]);
-        product(context, &left, &right, &out.reshaped(whole)?)
+        let make = |shape: &[usize]| context.output(0, shape);
+        multiply(context, context.array(0)?, context.array(1)?, make).map(drop)
     })
+}
+
+/// Multiplies matrices or batches of them, as NumPy does, into an array that is made with a shape.
+pub(super) fn multiply(
+    context: &Context,
+    a: Array,
+    b: Array,
+    make: impl FnOnce(&[usize]) -> Result<Array, Failure>,
+) -> Result<Array, Failure> {
+    // A vector is a row on the left, and a column on the right, which the result does not have.
+    let left = if a.rank() == 1 { a.reshaped([1, a.shape()[0]])? } else { a.clone() };
+    let right = if b.rank() == 1 { b.reshaped([b.shape()[0], 1])? } else { b.clone() };
+    let [.., m, _] = *left.shape() else { return Err(Failure::new("no matrix")) };
+    let [.., n] = *right.shape() else { return Err(Failure::new("no matrix")) };
+    let batch = |array: &Array| Shape::from_slice(&array.shape()[..array.rank() - 2]);
+    let batch = broadcast([&*batch(&left), &*batch(&right)])?;
+    let mut shape = batch.clone();
+    shape.extend((a.rank() > 1).then_some(m));
+    shape.extend((b.rank() > 1).then_some(n));
+    let out = make(&shape)?;
+    let mut whole = batch;
+    whole.extend([m, n]);
+    product(context, &left, &right, &out.reshaped(whole)?)?;
+    Ok(out)
 }
 
 /// A product, whose sums of nothing are zeros.

@@ -7,6 +7,7 @@ mod images;
 mod indices;
 mod matrices;
 mod norms;
+mod quantized;
 mod recurrent;
 mod reductions;
 mod resampling;
@@ -65,7 +66,7 @@ impl Row {
 
 /// All operators, in tables of their kind.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    let tables: [&[Row]; 11] = [
+    let tables: [&[Row]; 12] = [
         attention::ROWS,
         einsum::ROWS,
         elementwise::ROWS,
@@ -73,6 +74,7 @@ pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
         indices::ROWS,
         matrices::ROWS,
         norms::ROWS,
+        quantized::ROWS,
         recurrent::ROWS,
         reductions::ROWS,
         resampling::ROWS,
@@ -114,7 +116,7 @@ impl Plan {
         node: &Node,
         view: impl Fn(&Context, &Array) -> Result<Array, Failure> + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        Self::new([("copy", node.input(0)?)], move |context| {
+        Self::new([("copy", node.moved(0)?)], move |context| {
             let viewed = view(context, &context.array(0)?)?;
             let out = context.output(0, viewed.shape())?;
             context.copy(&viewed, &out)

@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Row] = &[
 
 fn concat(node: &Node) -> Result<Plan, Failure> {
     let Some(axis) = node.int("axis") else { return declined("no axis") };
-    Plan::new([("copy", node.input(0)?)], move |context| {
+    Plan::new([("copy", node.moved(0)?)], move |context| {
         let inputs: Vec<Array> =
             (0..context.input_count()?).map(|at| context.array(at)).collect::<Result<_, _>>()?;
         let axis = dim(axis, inputs[0].rank())?;
@@ -139,7 +139,7 @@ fn moved(
     node: &Node,
     how: impl Fn([usize; 4]) -> ([usize; 6], [usize; 6], [usize; 4]) + Send + Sync + 'static,
 ) -> Result<Plan, Failure> {
-    Plan::new([("copy", node.input(0)?)], move |context| {
+    Plan::new([("copy", node.moved(0)?)], move |context| {
         let input = context.array(0)?;
         let &[n, c, h, w] = input.shape() else { return declined("it is no batch of images") };
         let (seen, order, shape) = how([n, c, h, w]);
@@ -181,7 +181,7 @@ pub(super) fn of_indices(dtype: DType) -> [(&'static str, DType); 3] {
 
 fn gather(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
-    let needs = of_indices(node.input(1)?).into_iter().chain([("index_select", node.input(0)?)]);
+    let needs = of_indices(node.input(1)?).into_iter().chain([("index_select", node.moved(0)?)]);
     Plan::new(needs, move |context| {
         let input = context.array(0)?;
         let indices = context.array(1)?;
@@ -200,7 +200,7 @@ fn gather(node: &Node) -> Result<Plan, Failure> {
 
 fn gather_elements(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
-    let needs = of_indices(node.input(1)?).into_iter().chain([("gather", node.input(0)?)]);
+    let needs = of_indices(node.input(1)?).into_iter().chain([("gather", node.moved(0)?)]);
     Plan::new(needs, move |context| {
         let input = context.array(0)?;
         let indices = context.array(1)?;
@@ -369,7 +369,7 @@ fn shape(node: &Node) -> Result<Plan, Failure> {
     let start = node.int_or("start", 0);
     let end = node.int_or("end", i64::MAX);
     // The elements stay on the device.
-    node.input(0)?;
+    node.moved(0)?;
     Plan::new([], move |context| {
         let sizes = context.shape_of_input(0)?;
         let rank = sizes.len() as i64;
@@ -382,7 +382,7 @@ fn shape(node: &Node) -> Result<Plan, Failure> {
 }
 
 fn size(node: &Node) -> Result<Plan, Failure> {
-    node.input(0)?;
+    node.moved(0)?;
     Plan::new([], |context| {
         let count: usize = context.shape_of_input(0)?.iter().product();
         context.write_on_host(0, &[], &[count as i64])
@@ -444,13 +444,13 @@ fn sliced(
 fn split_by_attributes(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
     let lengths = node.ints("split").map(<[i64]>::to_vec);
-    Plan::new([("copy", node.input(0)?)], move |context| split_into(context, axis, lengths.as_deref(), false))
+    Plan::new([("copy", node.moved(0)?)], move |context| split_into(context, axis, lengths.as_deref(), false))
 }
 
 fn split(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
     let may_differ = node.since >= 18;
-    Plan::new([("copy", node.input(0)?)], move |context| {
+    Plan::new([("copy", node.moved(0)?)], move |context| {
         split_into(context, axis, context.integers(1)?.as_deref(), may_differ)
     })
 }
@@ -533,7 +533,7 @@ fn tile(node: &Node) -> Result<Plan, Failure> {
     if node.rank(0)? > device_kernels::MAX_RANK / 2 {
         return declined("each dimension is two on the way");
     }
-    Plan::new([("copy", node.input(0)?)], |context| {
+    Plan::new([("copy", node.moved(0)?)], |context| {
         let input = context.array(0)?;
         let repeats = sizes(&given(context, 1)?)?;
         let shape: Shape = input.shape().iter().zip(&repeats).map(|(size, count)| size * count).collect();
