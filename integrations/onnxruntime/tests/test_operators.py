@@ -72,6 +72,51 @@ CASES = {
         11,
         {"group": 2, "strides": [2, 1], "pads": [0, 1, 1, 0], "output_padding": [1, 0]},
     ),
+    "activations of a network that are the usual ones": (
+        "LSTM",
+        {"x": counted(3, 2, 2) / 10, "w": counted(1, 12, 2) / 30, "r": counted(1, 12, 3) / 50 - 0.3},
+        14,
+        {"hidden_size": 3, "activations": ["Sigmoid", "Tanh", "Tanh"]},
+        3,
+    ),
+    "a reset behind the product": (
+        "GRU",
+        {
+            "x": counted(3, 2, 2) / 10,
+            "w": counted(1, 9, 2) / 30,
+            "r": counted(1, 9, 3) / 50 - 0.3,
+            "b": counted(1, 18) / 20 - 0.4,
+        },
+        14,
+        {"hidden_size": 3, "linear_before_reset": 1, "direction": "reverse"},
+        2,
+    ),
+    "products in batches": (
+        "Einsum",
+        {"a": counted(2, 3, 4, 5), "b": counted(5, 2, 3)},
+        12,
+        {"equation": "...ij, jbh -> bi..."},
+    ),
+    "a diagonal": ("Einsum", {"a": counted(3, 3, 4), "b": counted(4)}, 12, {"equation": "iij, j -> i"}),
+    "sums of integers from the end": (
+        "CumSum",
+        {"x": numpy.arange(300, dtype=numpy.int64), "axis": numpy.array(0)},
+        14,
+        {"reverse": 1, "exclusive": 1},
+    ),
+    "bytes that are negative": (
+        "DequantizeLinear",
+        {"x": numpy.array([[-128, -1], [0, 127]], numpy.int8), "s": f32(0.5, 2), "z": numpy.array([1, -3], numpy.int8)},
+        13,
+        {"axis": 1},
+    ),
+    "numbers beyond a byte": (
+        "QuantizeLinear",
+        {"x": f32(-1000, -64.25, 0.75, 63.5, 1000), "s": f32(0.5), "z": numpy.array([-2], numpy.int8)},
+        13,
+        {},
+    ),
+    "bytes that are moved": ("Concat", {"a": numpy.array([-7], numpy.int8), "b": numpy.array([9], numpy.int8)}, 13, {"axis": 0}),
     "steps backwards": (
         "Slice",
         {
@@ -103,6 +148,14 @@ LEFT = {
         13,
         {},
     ),
+    "other activations of a network": (
+        "RNN",
+        {"x": counted(3, 2, 2) / 10, "w": counted(1, 3, 2) / 30, "r": counted(1, 3, 3) / 50},
+        14,
+        {"hidden_size": 3, "activations": ["Relu"]},
+        2,
+    ),
+    "numbers of a byte with a sign": ("Sub", {"a": numpy.array([-7], numpy.int8), "b": numpy.array([9], numpy.int8)}, 14, {}),
     "an integer that is too long": (
         "ConstantOfShape",
         {"shape": numpy.array([2])},

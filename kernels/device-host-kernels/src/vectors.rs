@@ -1,5 +1,5 @@
-//! Functions of `f32` that the compiler turns into vector instructions, where the standard library has a call
-//! for each element: polynomials without a branch.
+//! Functions of `f32` that the compiler turns into vector instructions, where the standard library has a
+//! call for each element: polynomials without a branch.
 //!
 //! The polynomials are fitted for the least largest error. How far results are from the exact ones, over all
 //! `f32`, is beside each function in units in the last place, and a test samples it. What a polynomial does
@@ -204,8 +204,8 @@ fn sin_cos(x: f32, right_angles: u64) -> f32 {
     (if quarter & 2 == 0 { value } else { -value }) as f32
 }
 
-/// The power of a normal number with a finite exponent, which is an integer if the number is negative: 0.5
-/// units, as it is computed in `f64`.
+/// The power of a normal number with a finite exponent, which is an integer if the number is negative:
+/// 0.5 units, as it is computed in `f64`.
 #[inline(always)]
 fn pow(x: f32, y: f32) -> f32 {
     let of_size = exp2_f64(f64::from(y) * log2_f64(f64::from(x.abs())));
@@ -253,7 +253,7 @@ fn exp2_f64(x: f64) -> f32 {
 mod tests {
     use super::*;
 
-    /// The distance in units in the last place of the `f32` next to the exact result, at least of a normal one.
+    /// The distance in units in the last place of the exact result, which is taken for a normal number.
     fn units(found: f32, exact: f64) -> f64 {
         let exponent = exact.abs().max(f32::MIN_POSITIVE.into()).log2().floor();
         (f64::from(found) - exact).abs() / 2_f64.powf(exponent - 23.0)

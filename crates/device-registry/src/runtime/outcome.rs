@@ -180,8 +180,8 @@ impl Outcome {
     }
 
     /// The driver has accepted the work, as the event or read of its queue with this `number`, behind these
-    /// waits: its failure is the queue's failure, also one from before this call. If no queue reports it, such
-    /// a failure is returned.
+    /// waits: its failure is the queue's failure, also one from before this call. If no queue reports it,
+    /// such a failure is returned.
     pub(crate) fn accept(&self, number: u64, waits: Option<Before>) -> Result<(), DeviceError> {
         let accepted = Submission::Accepted { number, waits };
         let before = std::mem::replace(&mut lock(&self.state).submission, accepted);

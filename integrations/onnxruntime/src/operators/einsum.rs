@@ -93,6 +93,10 @@ fn einsum(node: &Node) -> Result<Plan, Failure> {
     if equation.terms.len() != node.inputs.len() {
         return declined("its equation has another number of terms");
     }
+    let hides = |term: &Term| term.behind.is_some();
+    if equation.terms.iter().any(hides) && equation.result.as_ref().is_some_and(|result| !hides(result)) {
+        return declined("its result has no ellipsis");
+    }
     let dtype = node.input(0)?;
     let names = ["matmul", "reduce_sum", "copy"];
     Plan::new(names.map(|name| (name, dtype)), move |context| run(context, &equation))

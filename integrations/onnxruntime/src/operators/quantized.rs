@@ -1,5 +1,5 @@
-//! Operators of quantized models. Kernels have no `int8`: such elements are moved as bytes, and computed with as
-//! wider numbers.
+//! Operators of quantized models. Kernels have no `int8`: such elements are moved as bytes, and computed with
+//! as wider numbers.
 
 use device_kernels::{Binary, Compare, DType, Dims, Extremum, Operator, Reduction, Scalar, Unary};
 
