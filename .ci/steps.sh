@@ -393,6 +393,9 @@ onnx() {
     DEVICE_ORT=openreg expect '[2.]' python examples/add.py openreg:1
     pytest
     DEVICE_ORT=openreg python tests/node_tests.py openreg:0 --every 19
+    # With what the package's build has left.
+    ORT_DYLIB_PATH=$(ls "$venv"/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.*) \
+        CARGO_TARGET_DIR=$PWD/../../target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 cargo test --locked --release --features ort
     rm -rf "$venv"
     forget ../../target/python build
 }

@@ -21,7 +21,7 @@ def build_library(into):
     command = [cargo, "build", "--release", "--locked", "--manifest-path", str(HERE / "Cargo.toml")]
     features = os.environ.get("DEVICE_ORT_FEATURES")
     if features is not None:
-        command += ["--no-default-features", "--features", features]
+        command += ["--no-default-features", "--features", f"shared-library,{features}"]
     if subprocess.run(command).returncode != 0:
         raise SystemExit("device-ort cannot be built: `cargo build` failed, as it says above")
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "target"))

@@ -1,10 +1,12 @@
 //! Which devices programs are offered.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::sync::OnceLock;
 
 use device_registry::backend::path_variable;
 use device_registry::{Device, DeviceKind, ErrorChain, backends, device, device_count};
+use parking_lot::Mutex;
 
 /// The variable that names the backends.
 const VARIABLE: &str = "DEVICE_ORT";
@@ -13,16 +15,30 @@ const PLUGINS: &str = "DEVICE_ORT_PLUGINS";
 /// The variable that says whether nodes may be left to other providers.
 const FALLBACK: &str = "DEVICE_ORT_FALLBACK";
 
+/// The backends that the program itself has added.
+static ADDED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Offers a backend, whatever `DEVICE_ORT` lists.
+#[cfg(feature = "ort")]
+pub(crate) fn add(name: &str) -> Result<(), String> {
+    names()?;
+    let backend = backends().usable(name).map_err(|error| ErrorChain::new(&error).to_string())?;
+    ADDED.lock().insert(backend.name().to_owned());
+    Ok(())
+}
+
 /// The names of the offered backends: what `DEVICE_ORT` lists, in its order, or else all but `cpu`. Loads
 /// none.
 pub(crate) fn names() -> Result<Vec<String>, String> {
     static NOTES: OnceLock<Result<(), String>> = OnceLock::new();
     NOTES.get_or_init(install).clone()?;
+    let mut names: Vec<String> = Vec::new();
     let Some(list) = variable(VARIABLE)? else {
-        let usable = backends().iter().filter(|backend| backend.is_usable() && backend.name() != "cpu");
+        let added = ADDED.lock();
+        let is_offered = |name: &str| name != "cpu" || added.contains(name);
+        let usable = backends().iter().filter(|backend| backend.is_usable() && is_offered(backend.name()));
         return Ok(usable.map(|backend| backend.name().to_owned()).collect());
     };
-    let mut names = Vec::new();
     for name in list.split(',').map(str::trim) {
         let wrong = |error: &dyn std::fmt::Display| format!("{VARIABLE} is `{list}`: {error}");
         let backend = backends().usable(name).map_err(|error| wrong(&ErrorChain::new(&error)))?;
@@ -31,6 +47,11 @@ pub(crate) fn names() -> Result<Vec<String>, String> {
         }
         names.push(backend.name().to_owned());
     }
+    for name in &*ADDED.lock() {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
     Ok(names)
 }
 
@@ -38,7 +59,7 @@ pub(crate) fn names() -> Result<Vec<String>, String> {
 /// as ONNX Runtime's policies take any device that is listed. Loads the backend and opens nothing.
 pub(crate) fn devices_of(backend: &str) -> Result<Vec<Device>, String> {
     let in_words = |error: device_registry::DeviceError| ErrorChain::new(&error).to_string();
-    let is_named = variable(VARIABLE)?.is_some();
+    let is_named = variable(VARIABLE)?.is_some() || ADDED.lock().contains(backend);
     let mut devices = Vec::new();
     for index in 0..device_count(backend).map_err(in_words)? {
         let device = device(&format!("{backend}:{index}")).map_err(in_words)?;

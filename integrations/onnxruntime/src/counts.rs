@@ -24,14 +24,26 @@ pub(crate) fn add(device: Device, taken: usize, left: &[(String, String)]) {
     }
 }
 
+/// What became of the nodes of all sessions of this process, by device: how many it has `taken`, and how many
+/// of each other operator it has left to another provider.
+#[must_use]
+pub fn counts() -> BTreeMap<String, BTreeMap<String, usize>> {
+    let all = COUNTS.lock();
+    let of_device = |counts: &Counts| {
+        let mut numbers = counts.left.clone();
+        numbers.insert("taken".into(), counts.taken);
+        numbers
+    };
+    all.iter().map(|(device, counts)| (device.clone(), of_device(counts))).collect()
+}
+
 /// A line for each device and number: the device, `taken` or the name of an operator that was left, and the
 /// number, with tabs between them.
 pub(crate) fn lines() -> String {
     let mut lines = String::new();
-    for (device, counts) in &*COUNTS.lock() {
-        lines += &format!("{device}\ttaken\t{}\n", counts.taken);
-        for (operator, count) in &counts.left {
-            lines += &format!("{device}\t{operator}\t{count}\n");
+    for (device, numbers) in counts() {
+        for (name, number) in numbers {
+            lines += &format!("{device}\t{name}\t{number}\n");
         }
     }
     lines

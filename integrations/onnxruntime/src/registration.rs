@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::place::Place;
 
 /// How many factories ONNX Runtime takes of one registration. Each device has one.
-const FACTORIES: usize = 4;
+pub(crate) const FACTORIES: usize = 4;
 
 /// The devices of a registration. Its name is a backend, and with a number behind `#` the devices from that
 /// one on: a registration has room for four.
