@@ -83,6 +83,13 @@ impl Array {
         Ok(self.with_layout(self.layout.broadcast_to(shape)?))
     }
 
+    /// Whether both are the same elements in the same memory.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.layout == other.layout
+            && self.buffer.offset() == other.buffer.offset()
+            && self.buffer.shares_memory(&other.buffer)
+    }
+
     fn operand(&self) -> OperandRef<'_> {
         let argument = ArgumentRef::Array {
             dtype: self.dtype,

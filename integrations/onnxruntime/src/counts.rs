@@ -41,8 +41,9 @@ pub fn counts() -> BTreeMap<String, BTreeMap<String, usize>> {
 /// number, with tabs between them.
 pub(crate) fn lines() -> String {
     let mut lines = String::new();
-    for (device, numbers) in counts() {
-        for (name, number) in numbers {
+    for (device, mut numbers) in counts() {
+        let taken = numbers.remove_entry("taken");
+        for (name, number) in taken.into_iter().chain(numbers) {
             lines += &format!("{device}\t{name}\t{number}\n");
         }
     }

@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::counts;
 use crate::failure::Failure;
 use crate::node::Node;
-use crate::operators::{Plan, Row, row_of, rows};
+use crate::operators::{OutputMemory, Plan, Row, row_of, rows};
 use crate::place::Place;
 use crate::transfer;
 
@@ -179,6 +179,24 @@ impl Provider {
                         let host = OrtMemType::OrtMemTypeCPUOutput;
                         (api.ep.KernelDefBuilder_SetOutputMemType)(builder, at, host)
                     })?;
+                }
+                let memory = row.map_or(OutputMemory::Own, |row| row.output_memory);
+                let inputs = [0, 1];
+                let outputs = [0, 0];
+                match memory {
+                    OutputMemory::Own => {}
+                    OutputMemory::FirstInput => {
+                        api.check((api.ep.KernelDefBuilder_AddInputOutputAliases)(
+                            builder,
+                            inputs.as_ptr(),
+                            outputs.as_ptr(),
+                            1,
+                        ))?
+                    }
+                    OutputMemory::AnyInput(count) => {
+                        let add = api.ep.KernelDefBuilder_AddInputOutputMutableAliases;
+                        api.check(add(builder, inputs.as_ptr(), outputs.as_ptr(), count.min(2)))?;
+                    }
                 }
                 api.check((api.ep.KernelDefBuilder_Build)(builder, &raw mut definition))
             };

@@ -175,3 +175,28 @@ def test_what_kernels_cannot_do_is_left_to_the_cpu(name):
 def test_parts_that_are_no_whole_are_an_error():
     with pytest.raises(Exception, match="5 elements in 2 parts"):
         both("Split", {"x": f32(1, 2, 3, 4, 5), "split": numpy.array([1, 1])}, 13, {}, 2)
+
+
+def test_memory_that_outputs_share_with_inputs_keeps_what_is_read_later():
+    # `b` may lie where `a` does, and `c` where `b` does; `a` is read after both.
+    node = helper.make_node
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("Reshape", ["a", "flat"], ["b"]),
+        node("Neg", ["b"], ["c"]),
+        node("Unsqueeze", ["c", "first"], ["d"]),
+        node("Reshape", ["d", "whole"], ["e"]),
+        node("Add", ["e", "e"], ["f"]),
+        node("Add", ["f", "a"], ["y"]),
+    ]
+    constants = {"flat": [-1], "first": [0], "whole": [3, 4]}
+    kept = [helper.make_tensor(name, TensorProto.INT64, [len(values)], values) for name, values in constants.items()]
+    kind = helper.make_tensor_value_info
+    x, y = (kind(name, TensorProto.FLOAT, [3, 4]) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    session = onnxruntime.InferenceSession(model, providers=[DEVICE])
+    x = counted(3, 4) - 4
+    for _ in range(3):
+        (found,) = session.run(None, {"x": x})
+        numpy.testing.assert_array_equal(found, -numpy.maximum(x, 0))

@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::node::{Kind, Node};
 
 /// An operator of ONNX.
+#[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// The versions of the operator, by the operator set that each is new in.
@@ -30,8 +31,19 @@ pub(crate) struct Row {
     pub(crate) host: &'static [usize],
     /// Whether its output is in memory of the host, as a shape is.
     pub(crate) has_host_output: bool,
+    pub(crate) output_memory: OutputMemory,
     /// Says how a node is computed, or why it is not.
     pub(crate) prepare: fn(&Node) -> Result<Plan, Failure>,
+}
+
+/// What memory ONNX Runtime may give the first output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputMemory {
+    Own,
+    /// The first input's, as the elements are the same: ONNX Runtime gives it even where the input is read later.
+    FirstInput,
+    /// One of the first inputs', so many of them, where it is of the same shape and is not read later.
+    AnyInput(usize),
 }
 
 /// A later version than any.
@@ -40,7 +52,16 @@ const NEWEST: i32 = 1000;
 impl Row {
     /// An operator without attributes, whose versions mean the same.
     const fn new(name: &'static str, prepare: fn(&Node) -> Result<Plan, Failure>) -> Self {
-        Self { name, first: 1, last: NEWEST, attributes: &[], host: &[], has_host_output: false, prepare }
+        Self {
+            name,
+            first: 1,
+            last: NEWEST,
+            attributes: &[],
+            host: &[],
+            has_host_output: false,
+            output_memory: OutputMemory::Own,
+            prepare,
+        }
     }
 
     const fn since(self, first: i32) -> Self {
@@ -57,6 +78,10 @@ impl Row {
 
     const fn with_host_output(self) -> Self {
         Self { has_host_output: true, ..self }
+    }
+
+    const fn output_in(self, output_memory: OutputMemory) -> Self {
+        Self { output_memory, ..self }
     }
 
     const fn host(self, host: &'static [usize]) -> Self {
@@ -119,7 +144,7 @@ impl Plan {
         Self::new([("copy", node.moved(0)?)], move |context| {
             let viewed = view(context, &context.array(0)?)?;
             let out = context.output(0, viewed.shape())?;
-            context.copy(&viewed, &out)
+            if out.is(&viewed) { Ok(()) } else { context.copy(&viewed, &out) }
         })
     }
 }

@@ -52,18 +52,13 @@ pub(super) const ROWS: &[Row] = &{
     let mut rows = [const { Row::new("", never) }; 22];
     let mut at = 0;
     while at < 20 {
-        rows[at] = copy_of(&TABLES[at / 2][at % 2]);
+        rows[at] = TABLES[at / 2][at % 2];
         at += 1;
     }
-    rows[20] = copy_of(&OTHERS[0]);
-    rows[21] = copy_of(&OTHERS[1]);
+    rows[20] = OTHERS[0];
+    rows[21] = OTHERS[1];
     rows
 };
-
-const fn copy_of(row: &Row) -> Row {
-    let Row { name, first, last, attributes, host, has_host_output, prepare } = *row;
-    Row { name, first, last, attributes, host, has_host_output, prepare }
-}
 
 fn never(_: &Node) -> Result<Plan, Failure> {
     declined("it is no operator")

@@ -2,6 +2,7 @@
 
 use device_kernels::{Compare, DType, Operator, Scalar, Sorted, Update};
 
+use super::OutputMemory::FirstInput;
 use super::resampling::picked;
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Input, Shape, broadcast, dim};
@@ -14,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("ConstantOfShape", constant_of_shape).attributes(&[("value", Tensor)]).host(&[0]),
     Row::new("DepthToSpace", depth_to_space).attributes(&[("blocksize", Int), ("mode", Text)]),
     Row::new("Expand", expand).host(&[1]),
-    Row::new("Flatten", flatten).attributes(&[("axis", Int)]),
+    Row::new("Flatten", flatten).attributes(&[("axis", Int)]).output_in(FirstInput),
     Row::new("Gather", gather).attributes(&[("axis", Int)]),
     Row::new("GatherElements", gather_elements).attributes(&[("axis", Int)]),
     Row::new("Pad", pad_by_attributes).since(2).until(10).attributes(&[
@@ -23,7 +24,7 @@ pub(super) const ROWS: &[Row] = &[
         ("value", Float),
     ]),
     Row::new("Pad", pad).since(11).attributes(&[("mode", Text)]).host(&[1, 2, 3]),
-    Row::new("Reshape", reshape).since(5).attributes(&[("allowzero", Int)]).host(&[1]),
+    Row::new("Reshape", reshape).since(5).attributes(&[("allowzero", Int)]).host(&[1]).output_in(FirstInput),
     Row::new("ScatterElements", scatter_elements).attributes(&[("axis", Int), ("reduction", Text)]),
     Row::new("Shape", shape).attributes(&[("end", Int), ("start", Int)]).with_host_output(),
     Row::new("Size", size).with_host_output(),
@@ -36,16 +37,19 @@ pub(super) const ROWS: &[Row] = &[
     Row::new("SpaceToDepth", space_to_depth).attributes(&[("blocksize", Int)]),
     Row::new("Split", split_by_attributes).since(2).until(12).attributes(&[("axis", Int), ("split", Ints)]),
     Row::new("Split", split).since(13).attributes(&[("axis", Int), ("num_outputs", Int)]).host(&[1]),
-    Row::new("Squeeze", squeeze_by_attributes).until(12).attributes(&[("axes", Ints)]),
-    Row::new("Squeeze", squeeze).since(13).host(&[1]),
+    Row::new("Squeeze", squeeze_by_attributes).until(12).attributes(&[("axes", Ints)]).output_in(FirstInput),
+    Row::new("Squeeze", squeeze).since(13).host(&[1]).output_in(FirstInput),
     Row::new("Tile", tile).since(6).host(&[1]),
     Row::new("TopK", top_k)
         .since(10)
         .attributes(&[("axis", Int), ("largest", Int), ("sorted", Int)])
         .host(&[1]),
     Row::new("Transpose", transpose).attributes(&[("perm", Ints)]),
-    Row::new("Unsqueeze", unsqueeze_by_attributes).until(12).attributes(&[("axes", Ints)]),
-    Row::new("Unsqueeze", unsqueeze).since(13).host(&[1]),
+    Row::new("Unsqueeze", unsqueeze_by_attributes)
+        .until(12)
+        .attributes(&[("axes", Ints)])
+        .output_in(FirstInput),
+    Row::new("Unsqueeze", unsqueeze).since(13).host(&[1]).output_in(FirstInput),
 ];
 
 fn concat(node: &Node) -> Result<Plan, Failure> {
