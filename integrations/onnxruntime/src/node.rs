@@ -33,8 +33,8 @@ pub(crate) enum Attribute {
 /// What is known of an input or output before shapes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
-    /// `u8` for `int8`, which kernels do not have.
-    dtype: DType,
+    /// `None` if kernels do not have it; `u8` for `int8`, which they do not have either.
+    dtype: Option<DType>,
     is_int8: bool,
     /// How many dimensions it has; `None` if that is not known.
     rank: Option<usize>,
@@ -45,7 +45,7 @@ pub(crate) struct Value {
 pub(crate) struct Node {
     pub(crate) operator: String,
     pub(crate) since: i32,
-    /// What is known of each input; `None` for one that is left out, or whose type no kernel has.
+    /// What is known of each input; `None` for one that is left out.
     pub(crate) inputs: Vec<Option<Value>>,
     pub(crate) outputs: Vec<Option<Value>>,
     attributes: BTreeMap<String, Attribute>,
@@ -119,7 +119,7 @@ impl Node {
     /// The type as which kernels move an input's elements, which is `u8` for `int8` too.
     pub(crate) fn moved(&self, at: usize) -> Result<DType, Failure> {
         let value = self.inputs.get(at).copied().flatten();
-        value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+        value.and_then(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
     }
 
     /// Whether an input is of `int8`.
@@ -251,7 +251,7 @@ impl Node {
 /// The type of a value that kernels compute with.
 fn type_of(values: &[Option<Value>], at: usize) -> Result<DType, Failure> {
     let value = values.get(at).copied().flatten().filter(|value| !value.is_int8);
-    value.map(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
+    value.and_then(|value| value.dtype).ok_or_else(|| Failure::new("no kernel has its type"))
 }
 
 /// What kind of value an attribute has.
@@ -279,7 +279,7 @@ unsafe fn type_of_value(api: Api, info: *const OrtValueInfo) -> Result<Option<Va
     }
 }
 
-/// The type of a tensor; `None` if it is no tensor, or kernels have no such type.
+/// What is known of a value, which may be no tensor; `None` if it is left out.
 ///
 /// # Safety
 ///
@@ -294,7 +294,7 @@ unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<Valu
     unsafe {
         api.check((api.ort.CastTypeInfoToTensorInfo)(info, &raw mut tensor))?;
         if tensor.is_null() {
-            return Ok(None);
+            return Ok(Some(Value { dtype: None, is_int8: false, rank: None }));
         }
         api.check((api.ort.GetTensorElementType)(tensor, as_type(&mut number)))?;
         let mut rank = None;
@@ -302,7 +302,7 @@ unsafe fn type_of_info(api: Api, info: *const OrtTypeInfo) -> Result<Option<Valu
             api.check((api.ort.GetDimensionsCount)(tensor, rank.insert(0)))?;
         }
         let is_int8 = number == Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8 as TypeNumber;
-        Ok(moved_as(number).map(|dtype| Value { dtype, is_int8, rank }))
+        Ok(Some(Value { dtype: moved_as(number), is_int8, rank }))
     }
 }
 

@@ -42,7 +42,12 @@ mod linux {
         let bytes = library(functions);
         // SAFETY: the name is a text, and the descriptor is this function's own.
         let mut file = unsafe {
-            let descriptor = libc::memfd_create(c"device-ort".as_ptr(), libc::MFD_CLOEXEC);
+            // Linux may be told to refuse files that do not say so. Before 6.3 it does not know the flag.
+            let create = |flags| libc::memfd_create(c"device-ort".as_ptr(), libc::MFD_CLOEXEC | flags);
+            let mut descriptor = create(libc::MFD_EXEC);
+            if descriptor < 0 && Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {
+                descriptor = create(0);
+            }
             if descriptor < 0 {
                 return Err(Error::last_os_error());
             }

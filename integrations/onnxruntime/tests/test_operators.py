@@ -26,7 +26,7 @@ def both(operator, inputs, opset, attributes, outputs=1, takes=True):
     infos = [helper.make_tensor_value_info(name, kind(value.dtype), value.shape) for name, value in inputs.items()]
     results = [helper.make_empty_tensor_value_info(name) for name in names]
     graph = helper.make_graph([node], "g", infos, results)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=7).SerializeToString()
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10).SerializeToString()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     found = []
@@ -117,6 +117,16 @@ CASES = {
         {},
     ),
     "bytes that are moved": ("Concat", {"a": numpy.array([-7], numpy.int8), "b": numpy.array([9], numpy.int8)}, 13, {"axis": 0}),
+    "a product of no rows": ("Einsum", {"a": counted(0, 3), "b": counted(3, 4)}, 12, {"equation": "ij,jk->ik"}),
+    # ONNX Runtime then runs the function that the operator is, whose nodes are taken.
+    "a mask of a type that kernels lack": (
+        "Attention",
+        {"q": counted(1, 1, 2, 4), "k": counted(1, 1, 3, 4), "v": counted(1, 1, 3, 4), "m": numpy.zeros((2, 3), numpy.int16)},
+        23,
+        {},
+    ),
+    "lists of no index": ("GatherND", {"x": counted(2, 3), "i": numpy.zeros((2, 0), numpy.int64)}, 13, {}),
+    "the largest of no elements": ("Hardmax", {"x": counted(2, 0)}, 13, {}),
     "steps backwards": (
         "Slice",
         {
@@ -156,6 +166,13 @@ LEFT = {
         2,
     ),
     "numbers of a byte with a sign": ("Sub", {"a": numpy.array([-7], numpy.int8), "b": numpy.array([9], numpy.int8)}, 14, {}),
+    "integers that are shrunk": ("Shrink", {"x": numpy.arange(-3, 4)}, 9, {"bias": 1.5, "lambd": 1.0}),
+    "booleans that are added": (
+        "ScatterND",
+        {"x": numpy.zeros(3, bool), "i": numpy.array([[0], [2]]), "v": numpy.array([True, False])},
+        18,
+        {"reduction": "add"},
+    ),
     "an integer that is too long": (
         "ConstantOfShape",
         {"shape": numpy.array([2])},
@@ -170,6 +187,39 @@ def test_what_kernels_cannot_do_is_left_to_the_cpu(name):
     ours, theirs = both(*LEFT[name], takes=False)
     for found, expected in zip(ours, theirs):
         numpy.testing.assert_array_equal(found, expected)
+
+
+ERRORS = {
+    "an index beyond its dimension": (
+        "GatherND",
+        {"x": counted(2, 3, 4), "i": numpy.array([[0, 3]])},
+        13,
+        {},
+        "index",
+    ),
+    "fewer lengths than sequences": (
+        "ReverseSequence",
+        {"x": counted(2, 3), "n": numpy.array([2])},
+        10,
+        {"batch_axis": 0, "time_axis": 1},
+        "1 lengths for 2 sequences",
+    ),
+    "weights of another direction": (
+        "LSTM",
+        {"x": counted(3, 2, 2), "w": counted(2, 12, 2), "r": counted(2, 12, 3)},
+        14,
+        {"hidden_size": 3},
+        "input 1 has the shape",
+    ),
+    "no depth": ("OneHot", {"i": numpy.array([1]), "d": numpy.array(0), "v": f32(0, 1)}, 11, {}, "a depth of no place"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_it_is_an_error(name):
+    *node, message = ERRORS[name]
+    with pytest.raises(Exception, match=message):
+        both(*node)
 
 
 def test_parts_that_are_no_whole_are_an_error():

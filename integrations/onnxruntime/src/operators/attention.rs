@@ -33,6 +33,8 @@ struct Attention {
     key_heads: Option<usize>,
     scale: Option<f32>,
     softcap: f64,
+    /// A mask of one key is for all of them, and not for the first.
+    repeats_masks: bool,
     has_past: bool,
     has_present: bool,
 }
@@ -67,6 +69,7 @@ fn attention(node: &Node) -> Result<Plan, Failure> {
         key_heads: heads(node, "kv_num_heads"),
         scale: node.float("scale"),
         softcap: node.float_or("softcap", 0.0).into(),
+        repeats_masks: node.since < 24,
         has_past: node.has_input(4),
         has_present: node.has_output(1),
     };
@@ -116,7 +119,7 @@ impl Attention {
         let scores = context.scratch(self.wide, &[batch, key_heads, group, all])?;
         context.run(Operator::MatMul, &[scaled.into(), turned.into()], &[&scores])?;
         let scores = scores.reshaped([batch, heads, steps, all])?;
-        if self.softcap != 0.0 {
+        if self.softcap > 0.0 {
             context.run(Binary::Div, &[(&scores).into(), self.softcap.into()], &[&scores])?;
             context.run(Unary::Tanh, &[(&scores).into()], &[&scores])?;
             context.run(Binary::Mul, &[(&scores).into(), self.softcap.into()], &[&scores])?;
@@ -160,9 +163,15 @@ impl Attention {
         let mask = context.optional(3)?;
         let is_masked = mask.is_some() || self.is_causal;
         if let Some(mask) = mask {
-            // What a mask has not is masked.
+            // What a mask has not is masked, and what it has beyond the keys is not looked at.
             let len = mask.shape().last().copied().unwrap_or(1);
-            let seen = if len < all && len > 1 { len } else { all };
+            let is_repeated = len == 1 && (self.repeats_masks || mask.rank() == 0);
+            let seen = if is_repeated { all } else { len.min(all) };
+            let mask = match mask.rank() {
+                0 => mask,
+                rank if len > all => mask.with_layout(mask.layout.slice(rank - 1, 0, all, 1)?),
+                _ => mask,
+            };
             let part = scores.with_layout(scores.layout.slice(3, 0, seen, 1)?);
             if mask.dtype == DType::Bool {
                 let mask = mask.broadcast_to(part.shape())?;

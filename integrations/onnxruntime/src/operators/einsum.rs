@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use device_kernels::{Layout, Operator, Reduction};
+use device_kernels::{Layout, MAX_RANK, Operator, Reduction};
 
 use super::{Plan, Row, declined};
 use crate::context::{Array, Context, Shape};
@@ -51,8 +51,12 @@ impl Term {
         labels
     }
 
+    fn letters(&self) -> impl Iterator<Item = char> {
+        self.before.iter().chain(self.behind.iter().flatten()).copied()
+    }
+
     fn named(&self) -> usize {
-        self.before.len() + self.behind.as_ref().map_or(0, Vec::len)
+        self.letters().count()
     }
 }
 
@@ -96,6 +100,15 @@ fn einsum(node: &Node) -> Result<Plan, Failure> {
     let hides = |term: &Term| term.behind.is_some();
     if equation.terms.iter().any(hides) && equation.result.as_ref().is_some_and(|result| !hides(result)) {
         return declined("its result has no ellipsis");
+    }
+    // A product may have all of them.
+    let letters: BTreeSet<char> = equation.terms.iter().flat_map(Term::letters).collect();
+    let mut hidden = 0;
+    for (at, term) in equation.terms.iter().enumerate().filter(|(_, term)| hides(term)) {
+        hidden = hidden.max(node.rank(at)?.saturating_sub(term.named()));
+    }
+    if letters.len() + hidden > MAX_RANK {
+        return declined(format_args!("{} labels", letters.len() + hidden));
     }
     let dtype = node.input(0)?;
     let names = ["matmul", "reduce_sum", "copy"];
@@ -214,7 +227,10 @@ fn product(
     }
     of_right.extend(right.labels.iter().copied().filter(|label| !left.labels.contains(label)));
     // A dimension of one element is repeated.
-    let size = |label: &Label| size_of(left, *label).max(size_of(right, *label));
+    let size = |label: &Label| match size_of(left, *label) {
+        1 => size_of(right, *label),
+        size => size,
+    };
     let sizes = |labels: &[Label]| labels.iter().map(size).collect::<Shape>();
     let len = |labels: &[Label]| sizes(labels).iter().product::<usize>();
     let matrix = |of: &Labelled, labels: [&[Label]; 3]| {

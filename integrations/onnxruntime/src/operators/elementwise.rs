@@ -388,6 +388,9 @@ fn hard_swish(node: &Node) -> Result<Plan, Failure> {
 
 /// Moves elements toward zero by the bias, and those that are near it are zeros.
 fn shrink(node: &Node) -> Result<Plan, Failure> {
+    if !node.input(0)?.is_float() {
+        return declined("integers, which a bias that is none moves");
+    }
     let bias = f64::from(node.float_or("bias", 0.0));
     let near = f64::from(node.float_or("lambd", 0.5));
     composed(node, &["add", "gt", "lt", "where"], move |context, x| {

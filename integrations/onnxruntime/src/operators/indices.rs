@@ -127,7 +127,9 @@ fn one_hot(node: &Node) -> Result<Plan, Failure> {
     }
     let needs = [("copy", DType::I64), ("add", DType::I64), ("lt", DType::I64), ("where", DType::I64)];
     Plan::new(needs.into_iter().chain([("eq", DType::I64), ("where", dtype)]), move |context| {
-        let depth = given(context, 1)?.first().copied().unwrap_or(0).max(0) as usize;
+        let depth = given(context, 1)?.first().copied().unwrap_or(0);
+        let depth = usize::try_from(depth).ok().filter(|&depth| depth > 0);
+        let Some(depth) = depth else { return declined("a depth of no place") };
         let indices = context.converted(context.array(0)?, DType::I64)?;
         let values = context.array(2)?;
         let axis = dim(axis, indices.rank() + 1)?;
@@ -162,14 +164,21 @@ fn flattened(
     if batches + many > array.rank() {
         return declined(format_args!("{many} indices, and {} dimensions", array.rank() - batches));
     }
-    let count = indices.layout.len().checked_div(many).unwrap_or(0);
+    let count: usize = indices.shape()[..indices.rank() - 1].iter().product();
     let indices = indices.reshaped([count, many])?;
     let indexed = &array.shape()[batches..batches + many];
+    let mut is_inside = context.scratch(DType::Bool, &[count])?;
+    context.run(Operator::Copy, &[Input::Scalar(Scalar::Bool(true))], &[&is_inside])?;
     let mut flat = context.scratch(DType::I64, &[count])?;
     context.run(Operator::Copy, &[Input::Scalar(Scalar::Int(0))], &[&flat])?;
     for (at, &size) in indexed.iter().enumerate() {
         let list = indices.with_layout(indices.layout.slice(1, at, 1, 1)?).reshaped([count])?;
         let list = from_start(context, list, size)?;
+        for (compare, bound) in [(Compare::Ge, 0), (Compare::Lt, size as i64)] {
+            let is_within = context.scratch(DType::Bool, &[count])?;
+            context.run(compare, &[(&list).into(), Input::Scalar(Scalar::Int(bound))], &[&is_within])?;
+            is_inside = context.binary(Binary::And, &is_inside, &is_within)?;
+        }
         let scaled = context.binary(Binary::Mul, &flat, Input::Scalar(Scalar::Int(size as i64)))?;
         flat = context.binary(Binary::Add, &scaled, &list)?;
     }
@@ -181,13 +190,18 @@ fn flattened(
         let starts = context.uploaded_integers(&starts.collect::<Vec<_>>())?;
         flat = context.binary(Binary::Add, &flat, &starts)?;
     }
+    // An index outside of its dimension could lead to another row. So it leads to none, which is an error.
+    let outside = Input::Scalar(Scalar::Int((groups * places) as i64));
+    let list = context.scratch(DType::I64, &[count])?;
+    context.run(Operator::Where, &[is_inside.into(), flat.into(), outside], &[&list])?;
     let rest: usize = behind[many..].iter().product();
-    Ok((flat, array.reshaped([groups * places, rest])?))
+    Ok((list, array.reshaped([groups * places, rest])?))
 }
 
 /// What `flattened` needs.
 fn of_lists() -> impl Iterator<Item = (&'static str, DType)> {
-    of_indices(DType::I64).into_iter().chain([("copy", DType::I64), ("mul", DType::I64)])
+    let more = [("copy", DType::I64), ("mul", DType::I64), ("ge", DType::I64), ("and", DType::Bool)];
+    of_indices(DType::I64).into_iter().chain(more).chain([("copy", DType::Bool)])
 }
 
 fn gather_nd(node: &Node) -> Result<Plan, Failure> {
@@ -211,7 +225,7 @@ fn gather_nd(node: &Node) -> Result<Plan, Failure> {
 fn scatter_nd(node: &Node) -> Result<Plan, Failure> {
     let update = match node.text("reduction") {
         None | Some("none") => Update::Replace,
-        Some("add") => Update::Add,
+        Some("add") if node.input(0)? != DType::Bool => Update::Add,
         Some(other) => return declined(format_args!("the reduction `{other}`")),
     };
     let dtype = node.input(0)?;
@@ -235,6 +249,13 @@ fn reverse_sequence(node: &Node) -> Result<Plan, Failure> {
         let lengths = given(context, 1)?;
         let batch = dim(batch, input.rank())?;
         let time = dim(time, input.rank())?;
+        if lengths.len() != input.shape()[batch] {
+            return declined(format_args!(
+                "{} lengths for {} sequences",
+                lengths.len(),
+                input.shape()[batch]
+            ));
+        }
         let out = context.output(0, input.shape())?;
         for (at, &len) in lengths.iter().enumerate() {
             let all = input.shape()[time];

@@ -170,6 +170,9 @@ fn hardmax(node: &Node) -> Result<Plan, Failure> {
         let input = context.array(0)?;
         let out = context.output(0, input.shape())?;
         let axis = dim(axis, input.rank())?;
+        if input.layout.len() == 0 {
+            return Ok(());
+        }
         let mut one = Shape::from_slice(input.shape());
         one[axis] = 1;
         let found = context.scratch(DType::I64, &one)?;

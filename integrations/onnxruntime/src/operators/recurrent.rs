@@ -95,7 +95,8 @@ fn recurrent(node: &Node, cell: Cell) -> Result<Plan, Failure> {
     let dtype = node.input(0)?;
     let names = ["add", "copy", "matmul", "mul", "sigmoid", "sub", "tanh"];
     Plan::new(names.map(|name| (name, dtype)), move |context| {
-        let network = Network::new(context, cell, batch_first, asked)?;
+        let directions = if matches!(direction, Direction::Both) { 2 } else { 1 };
+        let network = Network::new(context, cell, directions, batch_first, asked)?;
         match direction {
             Direction::Forward => network.run(0, false),
             Direction::Reverse => network.run(0, true),
@@ -126,7 +127,13 @@ struct Network<'a> {
 
 impl<'a> Network<'a> {
     /// Makes those outputs that are `asked` for.
-    fn new(context: &'a Context, cell: Cell, batch_first: bool, asked: [bool; 3]) -> Result<Self, Failure> {
+    fn new(
+        context: &'a Context,
+        cell: Cell,
+        directions: usize,
+        batch_first: bool,
+        asked: [bool; 3],
+    ) -> Result<Self, Failure> {
         let steps_first = |array: Array| {
             let layout = if batch_first { array.layout.transpose(0, 1)? } else { array.layout };
             Ok::<_, Failure>(array.with_layout(layout))
@@ -135,9 +142,15 @@ impl<'a> Network<'a> {
         let [steps, batch, size] = *input.shape() else {
             return declined(format_args!("an input of {} dimensions", input.rank()));
         };
-        let [directions, _, hidden] = *context.shape_of_input(2)? else {
-            return declined("weights of the state that have not 3 dimensions");
-        };
+        let states = context.shape_of_input(2)?;
+        let hidden = *states.last().unwrap_or(&0);
+        for (at, width) in [(1, size), (2, hidden)] {
+            let found = context.shape_of_input(at)?;
+            let expected = [directions, cell.gates() * hidden, width];
+            if *found != expected {
+                return declined(format_args!("input {at} has the shape {found:?}: expected {expected:?}"));
+            }
+        }
         let input = if input.layout.is_contiguous() {
             input
         } else {

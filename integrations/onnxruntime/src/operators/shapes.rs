@@ -219,7 +219,7 @@ fn scatter_elements(node: &Node) -> Result<Plan, Failure> {
     let axis = node.int_or("axis", 0);
     let update = match node.text("reduction") {
         None | Some("none") => Update::Replace,
-        Some("add") => Update::Add,
+        Some("add") if node.input(0)? != DType::Bool => Update::Add,
         Some(other) => return declined(format_args!("the reduction `{other}`")),
     };
     let dtype = node.input(0)?;
