@@ -288,9 +288,8 @@ burn() {
     install_drivers
     in_burn
     # With the features of the programs below: Cargo would build burn once more for others.
-    cargo test --locked --features unchanged/hardware,digits/hardware
+    cargo test --locked --features unchanged/opencl,digits/opencl
     burn_programs
-    "$CARGO_TARGET_DIR/debug/unchanged" --device wgpu
     burn_served
 }
 
@@ -677,6 +676,7 @@ burn-examples() {
     cargo run --locked -q -p unchanged -- --device openreg:1
     cargo run --locked -q -p unchanged --no-default-features --features loopback -- --device openreg:1
     cargo run --locked -q -p digits -- --device openreg:1 --epochs 1
+    cargo run --locked -q -p unchanged --features hardware -- --device wgpu
     export DEVICE_BURN_FALLBACK=deny
     cargo run --locked -q -p unchanged --features engines -- --device wgpu
     cargo run --locked -q -p digits --features engines -- --device wgpu --epochs 1

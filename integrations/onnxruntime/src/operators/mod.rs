@@ -40,7 +40,7 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OutputMemory {
     Own,
-    /// The first input's, as the elements are the same: ONNX Runtime gives it even where the input is read later.
+    /// The first input's, as the elements are the same, even where that input is read later.
     FirstInput,
     /// One of the first inputs', so many of them, where it is of the same shape and is not read later.
     AnyInput(usize),
