@@ -116,7 +116,7 @@ left_out=(--test broken --test c_backend --test ends --test misbehaving --test s
     --test suite --test tool)
 that_build=(--test builds)
 
-step run format 10 'formatting, in all workspaces'
+step run format 20 'formatting, in all workspaces'
 format() {
     local folder
     for folder in . examples/custom-backend examples/remote-memory fuzz integrations/burn integrations/burn-next integrations/onnxruntime \
@@ -128,7 +128,7 @@ format() {
 step run workflows 20 'the workflows: lints, and that they run all steps'
 workflows() { sh tests/workflows.sh; }
 
-step run clippy 120 'lints, with and without features'
+step run clippy 150 'lints, with and without features'
 clippy() {
     cargo clippy --locked --workspace --all-targets -- -D warnings
     # `--all-targets` leaves out what `cargo test` does.
@@ -159,13 +159,13 @@ readme() {
         examples/codec/sample.png --device openreg --decoder openreg=target/debug/examples/libhost_decoder.so
 }
 
-step run tests 340 'the tests, as the README says'
+step run tests 310 'the tests, as the README says'
 tests() {
     require opencl wgpu
     cargo test --workspace
 }
 
-step run builds 240 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
+step run builds 270 'tests that build programs, and the suite on backends in files and on stand-ins for drivers'
 builds() {
     local programs
     require opencl wgpu
@@ -203,7 +203,7 @@ file-kernels() {
     rm -rf "$plugins"
 }
 
-step run validation 40 'the suite under the validating layer of the core'
+step run validation 70 'the suite under the validating layer of the core'
 validation() { DEVICE_VALIDATE=1 cargo test -p device-registry-tests --test conformance -- --skip wgpu --skip opencl; }
 
 step run swiftshader 30 'the suite on a second driver of Vulkan, of another maker than the first'
@@ -236,14 +236,14 @@ in_kernels() {
     export CARGO_TARGET_DIR=../target
 }
 
-step run kernels-lints 30 'kernels: lints and rustdoc'
+step run kernels-lints 40 'kernels: lints and rustdoc'
 kernels-lints() {
     in_kernels
     cargo clippy --locked --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
-step run kernels 280 'kernels: the tests'
+step run kernels 180 'kernels: the tests'
 kernels() {
     local some others
     require opencl
@@ -283,7 +283,7 @@ burn_programs() {
     done
 }
 
-step run burn 350 'burn on registered devices'
+step run burn 420 'burn on registered devices'
 burn() {
     install_drivers
     in_burn
@@ -353,7 +353,7 @@ in_two() { pytest -n 2 --dist loadfile "$@"; }
 of_any_device=(tests/test_operators.py tests/test_tensors.py tests/test_training.py tests/test_runtime.py tests/test_dlpack.py)
 of_linked_devices=("${of_any_device[@]}" tests/test_{autocast,cpu_kernels,layouts,parameters}.py)
 
-step run torch 260 'PyTorch on registered devices'
+step run torch 330 'PyTorch on registered devices'
 torch() {
     local venv name
     in_torch
