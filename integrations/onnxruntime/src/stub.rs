@@ -42,7 +42,7 @@ mod linux {
         let bytes = library(functions);
         // SAFETY: the name is a text, and the descriptor is this function's own.
         let mut file = unsafe {
-            // Linux may be told to refuse files that do not say so. Before 6.3 it does not know the flag.
+            // Linux may refuse files without this flag, which it does not know before 6.3.
             let create = |flags| libc::memfd_create(c"device-ort".as_ptr(), libc::MFD_CLOEXEC | flags);
             let mut descriptor = create(libc::MFD_EXEC);
             if descriptor < 0 && Error::last_os_error().raw_os_error() == Some(libc::EINVAL) {

@@ -297,7 +297,7 @@ mod tests {
             (Unary::Exp, f64::exp, 1.0),
             (Unary::Log, f64::ln, 0.9),
             (Unary::Log1p, f64::ln_1p, 1.5),
-            // Those of large angles are the standard library's.
+            // Large angles are the standard library's.
             (Unary::Sin, f64::sin, 0.6),
             (Unary::Cos, f64::cos, 0.6),
             (Unary::Tanh, f64::tanh, 1.4),

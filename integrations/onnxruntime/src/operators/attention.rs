@@ -213,7 +213,7 @@ impl Attention {
     }
 }
 
-/// An array by batch, head, step and number. Without a dimension for heads, each step has those of all heads.
+/// An array by batch, head, step and number. Without a dimension for heads, a step has the numbers of all.
 fn by_heads(array: &Array, heads: Option<usize>) -> Result<Array, Failure> {
     match (array.shape(), heads) {
         ([_, _, _, _], _) => Ok(array.clone()),

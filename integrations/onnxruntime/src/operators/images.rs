@@ -228,7 +228,7 @@ fn convolve(
     Ok(out)
 }
 
-/// The integers of quantized images convolved with those of weights, whose zeros are subtracted.
+/// Quantized images convolved with quantized weights, whose zeros are subtracted.
 pub(super) struct Convolution {
     shape: Windows,
     groups: usize,
