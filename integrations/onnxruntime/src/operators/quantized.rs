@@ -26,30 +26,23 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// What is run in this type, and what makes numbers of `int8`.
-const NEEDS: [(&str, DType); 8] = [
+const NEEDS: [(&str, DType); 6] = [
     ("copy", DType::U8),
     ("copy", DType::F32),
     ("copy", DType::I32),
-    ("where", DType::I32),
-    ("add", DType::I32),
+    ("and", DType::I32),
     ("sub", DType::I32),
-    ("gt", DType::I32),
-    ("lt", DType::I32),
+    ("xor", DType::I32),
 ];
 
 /// An input as integers of 32 bits.
-fn integers(context: &Context, node: Is, at: usize) -> Result<Array, Failure> {
+fn integers(context: &Context, node: Int8Inputs, at: usize) -> Result<Array, Failure> {
     let wide = context.converted(context.array(at)?, DType::I32)?;
     if !node.is_int8(at) {
         return Ok(wide);
     }
-    // The bytes from 128 on are the negative numbers.
-    let is_negative = context.scratch(DType::Bool, wide.shape())?;
-    context.run(Compare::Gt, &[(&wide).into(), int(127)], &[&is_negative])?;
-    let moved = context.binary(Binary::Sub, &wide, int(256))?;
-    let out = context.scratch(DType::I32, wide.shape())?;
-    context.run(Operator::Where, &[is_negative.into(), moved.into(), wide.into()], &[&out])?;
-    Ok(out)
+    // The highest bit of a byte counts -128, and not 128.
+    context.binary(Binary::Sub, &context.binary(Binary::Xor, &wide, int(128))?, int(128))
 }
 
 fn int(value: i64) -> Input {
@@ -58,9 +51,9 @@ fn int(value: i64) -> Input {
 
 /// Which inputs are of `int8`, as bits.
 #[derive(Clone, Copy)]
-struct Is(u32);
+struct Int8Inputs(u32);
 
-impl Is {
+impl Int8Inputs {
     fn of(node: &Node) -> Self {
         Self((0..node.inputs.len()).filter(|&at| node.is_int8(at)).map(|at| 1 << at).sum())
     }
@@ -107,12 +100,7 @@ fn write_bytes(
     context.run(Operator::Clamp, &[(&value).into(), low.into(), high.into()], &[&value])?;
     let mut value = context.converted(value, DType::I32)?;
     if is_int8 {
-        let is_negative = context.scratch(DType::Bool, value.shape())?;
-        context.run(Compare::Lt, &[(&value).into(), int(0)], &[&is_negative])?;
-        let moved = context.binary(Binary::Add, &value, int(256))?;
-        let bytes = context.scratch(DType::I32, value.shape())?;
-        context.run(Operator::Where, &[is_negative.into(), moved.into(), value.into()], &[&bytes])?;
-        value = bytes;
+        value = context.binary(Binary::And, &value, int(255))?;
     }
     context.copy(&value, out)
 }
@@ -139,7 +127,7 @@ fn quantize(node: &Node) -> Result<Plan, Failure> {
         return declined("numbers of 64 bits");
     }
     let axis = node.int_or("axis", 1);
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     let scale = node.input(1)?;
     let needs = of_bytes().chain([("copy", node.input(0)?), ("copy", scale)]);
     Plan::new(needs, move |context| {
@@ -164,7 +152,7 @@ fn dequantize(node: &Node) -> Result<Plan, Failure> {
         other => return declined(format_args!("numbers of {other}")),
     }
     let axis = node.int_or("axis", 1);
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     let needs = NEEDS.into_iter().chain([("mul", DType::F32), ("copy", dtype), ("copy", node.input(1)?)]);
     Plan::new(needs, move |context| {
         let shape = context.shape_of_input(0)?;
@@ -227,7 +215,13 @@ fn dynamic_quantize(node: &Node) -> Result<Plan, Failure> {
 }
 
 /// An input of bytes less its zero, which is of the whole array or of each place of a dimension from the end.
-fn centred(context: &Context, is: Is, at: usize, zero: usize, of_rows: bool) -> Result<Array, Failure> {
+fn centred(
+    context: &Context,
+    is: Int8Inputs,
+    at: usize,
+    zero: usize,
+    of_rows: bool,
+) -> Result<Array, Failure> {
     let x = integers(context, is, at)?;
     if context.value(zero)?.is_none() {
         return Ok(x);
@@ -245,7 +239,7 @@ fn centred(context: &Context, is: Is, at: usize, zero: usize, of_rows: bool) -> 
 
 fn matmul_integer(node: &Node) -> Result<Plan, Failure> {
     expect_bytes(node, &[0, 1, 2, 3])?;
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     Plan::new(NEEDS.into_iter().chain([("matmul", DType::I32)]), move |context| {
         let a = centred(context, is, 0, 2, true)?;
         let b = centred(context, is, 1, 3, false)?;
@@ -255,7 +249,7 @@ fn matmul_integer(node: &Node) -> Result<Plan, Failure> {
 
 fn qlinear_matmul(node: &Node) -> Result<Plan, Failure> {
     expect_bytes(node, &[0, 2, 3, 5, 7])?;
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     let makes_int8 = node.makes_int8(0);
     let scales = node.input(1)?;
     let needs = of_bytes().chain([("matmul", DType::I32), ("copy", scales)]);
@@ -281,7 +275,7 @@ fn qlinear_matmul(node: &Node) -> Result<Plan, Failure> {
 /// Images and weights less their zeros, as `f64`.
 fn images_and_weights(
     context: &Context,
-    is: Is,
+    is: Int8Inputs,
     [image, zero]: [usize; 2],
     [weight, weight_zero]: [usize; 2],
 ) -> Result<[Array; 2], Failure> {
@@ -299,7 +293,7 @@ fn images_and_weights(
 
 fn conv_integer(node: &Node) -> Result<Plan, Failure> {
     expect_bytes(node, &[0, 1, 2, 3])?;
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     let convolution = Convolution::of(node)?;
     Plan::new(NEEDS.into_iter().chain([("conv2d", DType::F64), ("copy", DType::F64)]), move |context| {
         let rank = context.shape_of_input(0)?.len();
@@ -310,7 +304,7 @@ fn conv_integer(node: &Node) -> Result<Plan, Failure> {
 
 fn qlinear_conv(node: &Node) -> Result<Plan, Failure> {
     expect_bytes(node, &[0, 2, 3, 5, 7])?;
-    let is = Is::of(node);
+    let is = Int8Inputs::of(node);
     let makes_int8 = node.makes_int8(0);
     let convolution = Convolution::of(node)?;
     let needs = of_bytes().chain(["conv2d", "copy", "add"].map(|name| (name, DType::F64)));
