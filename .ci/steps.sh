@@ -628,7 +628,7 @@ torch-operators() {
 
 step slow onnx-models 600 "ONNX's own tests of operators on each kind of device, and models of other packages"
 onnx-models() {
-    local venv device package
+    local venv device package version
     in_onnx
     [ -n "$venv" ] || return 0
     mkdir "$venv/plugins"
@@ -643,9 +643,11 @@ onnx-models() {
     # The second folder is of ONNX's own package: models without their weights.
     DEVICE_ORT=openreg python tests/models.py openreg:0 "$venv/models" \
         "$(python -c 'import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / "backend/test/data/light")')"
-    # The oldest version whose interface has what the library calls.
-    python -m pip install --quiet --disable-pip-version-check onnxruntime==1.28.0
-    pytest
+    # From the oldest version whose interface has what the library calls.
+    for version in 1.28.0 1.29.0 1.30.0 1.32.0; do
+        python -m pip install --quiet --disable-pip-version-check "onnxruntime==$version"
+        pytest
+    done
     rm -rf "$venv"
 }
 

@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_void};
 use ort_sys::{
     ONNXTensorElementDataType, OrtAllocator, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtHardwareDeviceType,
     OrtKernelContext, OrtKernelInfo, OrtKeyValuePairs, OrtLogger, OrtMemType, OrtMemoryInfo, OrtNode,
-    OrtRunOptions, OrtSessionOptions, OrtStatusPtr, OrtValue,
+    OrtSessionOptions, OrtStatusPtr, OrtSyncStream, OrtValue,
 };
 
 /// The version of the interface that the structs below are of, and the lowest that a runtime may have.
@@ -31,7 +31,7 @@ macro_rules! opaque {
     };
 }
 
-opaque! { GraphSupportInfo KernelRegistry KernelDefBuilder KernelDef MemoryDevice SyncStream }
+opaque! { EventsContainer GraphSupportInfo KernelRegistry KernelDefBuilder KernelDef MemoryDevice ProfilingEvent }
 
 /// `OrtEpApi`: what a provider calls.
 #[repr(C)]
@@ -112,6 +112,114 @@ pub(crate) struct EpApi {
     DeviceEpIncompatibilityDetails_SetDetails: Unused,
     pub(crate) CreateIfKernel:
         unsafe extern "system" fn(*const OrtKernelInfo, *mut *mut KernelImpl) -> OrtStatusPtr,
+    pub(crate) CreateLoopKernel: unsafe extern "system" fn(
+        *const OrtKernelInfo,
+        *mut LoopHelper,
+        *mut *mut KernelImpl,
+    ) -> OrtStatusPtr,
+    pub(crate) CreateScanKernel: unsafe extern "system" fn(
+        *const OrtKernelInfo,
+        *mut ScanHelper,
+        *mut *mut KernelImpl,
+    ) -> OrtStatusPtr,
+    ReleaseKernelImpl: Unused,
+    GetEnvConfigEntries: Unused,
+    GetOpSchema: Unused,
+    ReleaseOpSchema: Unused,
+    OpSchema_GetSinceVersion: Unused,
+    OpSchema_GetNumInputs: Unused,
+    OpSchema_GetInputName: Unused,
+    OpSchema_GetInputTypeConstraint: Unused,
+    OpSchema_GetNumOutputs: Unused,
+    OpSchema_GetOutputName: Unused,
+    OpSchema_GetOutputTypeConstraint: Unused,
+    OpSchema_GetTypeConstraintCount: Unused,
+    OpSchema_GetTypeConstraint: Unused,
+    OpSchemaTypeConstraint_GetTypeParamName: Unused,
+    OpSchemaTypeConstraint_GetAllowedTypes: Unused,
+    OpSchemaTypeConstraint_GetInputIndices: Unused,
+    OpSchemaTypeConstraint_GetOutputIndices: Unused,
+    pub(crate) CreateProfilingEvent: unsafe extern "system" fn(
+        EventCategory,
+        i32,
+        i32,
+        *const c_char,
+        i64,
+        i64,
+        *const *const c_char,
+        *const *const c_char,
+        usize,
+        *mut *mut ProfilingEvent,
+    ) -> OrtStatusPtr,
+    pub(crate) ReleaseProfilingEvent: unsafe extern "system" fn(*mut ProfilingEvent),
+    ProfilingEvent_GetCategory: Unused,
+    pub(crate) ProfilingEvent_GetName:
+        unsafe extern "system" fn(*const ProfilingEvent, *mut *const c_char) -> OrtStatusPtr,
+    ProfilingEvent_GetTimestampUs: Unused,
+    ProfilingEvent_GetDurationUs: Unused,
+    ProfilingEvent_GetArgValue: Unused,
+    pub(crate) ProfilingEventsContainer_AddEvents:
+        unsafe extern "system" fn(*mut EventsContainer, *const *const ProfilingEvent, usize) -> OrtStatusPtr,
+}
+
+/// `OrtProfilingEventCategory`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct EventCategory(c_int);
+
+impl EventCategory {
+    pub(crate) const KERNEL: Self = Self(2);
+}
+
+/// `OrtEpProfilerImpl`: what adds to the profile of a session.
+#[repr(C)]
+pub(crate) struct ProfilerImpl {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) Release: Option<unsafe extern "system" fn(*mut ProfilerImpl)>,
+    /// The number is the nanoseconds since the profile began.
+    pub(crate) StartProfiling: Option<unsafe extern "system" fn(*mut ProfilerImpl, i64) -> OrtStatusPtr>,
+    pub(crate) StartEvent: Option<unsafe extern "system" fn(*mut ProfilerImpl, u64) -> OrtStatusPtr>,
+    pub(crate) StopEvent:
+        Option<unsafe extern "system" fn(*mut ProfilerImpl, u64, *const ProfilingEvent) -> OrtStatusPtr>,
+    pub(crate) EndProfiling:
+        Option<unsafe extern "system" fn(*mut ProfilerImpl, *mut EventsContainer) -> OrtStatusPtr>,
+}
+
+/// `OrtLoopKernelHelper`: what the kernel of a `Loop` needs of a device.
+#[repr(C)]
+pub(crate) struct LoopHelper {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) Release: Option<unsafe extern "system" fn(*mut LoopHelper)>,
+    /// Puts the values of all turns one after the other: with the handle of a stream, the values and their
+    /// number, and the output and its length in bytes.
+    pub(crate) ConcatOutput: Option<
+        unsafe extern "system" fn(
+            *mut LoopHelper,
+            *mut c_void,
+            *const *const OrtValue,
+            usize,
+            *mut c_void,
+            usize,
+        ) -> OrtStatusPtr,
+    >,
+}
+
+/// `OrtScanKernelHelper`: what the kernel of a `Scan` needs of a device.
+#[repr(C)]
+pub(crate) struct ScanHelper {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) Release: Option<unsafe extern "system" fn(*mut ScanHelper)>,
+    /// Writes the input to the output with its dimensions in another order.
+    pub(crate) Transpose: Option<
+        unsafe extern "system" fn(
+            *mut ScanHelper,
+            *const usize,
+            usize,
+            *const OrtValue,
+            *mut OrtSyncStream,
+            *mut OrtValue,
+        ) -> OrtStatusPtr,
+    >,
 }
 
 /// `OrtKernelCreateFunc`
@@ -143,10 +251,33 @@ pub(crate) struct DataTransfer {
             *mut DataTransfer,
             *const *const OrtValue,
             *const *mut OrtValue,
-            *const *mut SyncStream,
+            *const *mut OrtSyncStream,
             usize,
         ) -> OrtStatusPtr,
     >,
+}
+
+/// `OrtSyncStreamImpl`: a stream of a device.
+#[repr(C)]
+pub(crate) struct StreamImpl {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) Release: Option<unsafe extern "system" fn(*mut StreamImpl)>,
+    pub(crate) GetHandle: Option<unsafe extern "system" fn(*mut StreamImpl) -> *mut c_void>,
+    pub(crate) CreateNotification:
+        Option<unsafe extern "system" fn(*mut StreamImpl, *mut *mut Notification) -> OrtStatusPtr>,
+    pub(crate) Flush: Option<unsafe extern "system" fn(*mut StreamImpl) -> OrtStatusPtr>,
+    pub(crate) OnSessionRunEnd: Option<unsafe extern "system" fn(*mut StreamImpl) -> OrtStatusPtr>,
+}
+
+/// `OrtSyncNotificationImpl`: an event of a stream.
+#[repr(C)]
+pub(crate) struct Notification {
+    pub(crate) ort_version_supported: u32,
+    pub(crate) Release: Option<unsafe extern "system" fn(*mut Notification)>,
+    pub(crate) Activate: Option<unsafe extern "system" fn(*mut Notification) -> OrtStatusPtr>,
+    pub(crate) WaitOnDevice:
+        Option<unsafe extern "system" fn(*mut Notification, *mut OrtSyncStream) -> OrtStatusPtr>,
+    pub(crate) WaitOnHost: Option<unsafe extern "system" fn(*mut Notification) -> OrtStatusPtr>,
 }
 
 /// `OrtEp`: the provider of a session.
@@ -161,9 +292,8 @@ pub(crate) struct Ep {
     pub(crate) GetPreferredDataLayout: Unused,
     pub(crate) ShouldConvertDataLayoutForOp: Unused,
     pub(crate) SetDynamicOptions: Unused,
-    pub(crate) OnRunStart: Option<unsafe extern "system" fn(*mut Ep, *const OrtRunOptions) -> OrtStatusPtr>,
-    pub(crate) OnRunEnd:
-        Option<unsafe extern "system" fn(*mut Ep, *const OrtRunOptions, bool) -> OrtStatusPtr>,
+    pub(crate) OnRunStart: Unused,
+    pub(crate) OnRunEnd: Unused,
     pub(crate) CreateAllocator: Unused,
     pub(crate) CreateSyncStreamForDevice: Unused,
     pub(crate) GetCompiledModelCompatibilityInfo: Unused,
@@ -172,7 +302,8 @@ pub(crate) struct Ep {
     pub(crate) IsConcurrentRunSupported:
         Option<unsafe extern "system" fn(*mut Ep, *mut bool) -> OrtStatusPtr>,
     pub(crate) Sync: Option<unsafe extern "system" fn(*mut Ep) -> OrtStatusPtr>,
-    pub(crate) CreateProfiler: Unused,
+    pub(crate) CreateProfiler:
+        Option<unsafe extern "system" fn(*mut Ep, *mut *mut ProfilerImpl) -> OrtStatusPtr>,
     pub(crate) IsGraphCaptureEnabled: Unused,
     pub(crate) IsGraphCaptured: Unused,
     pub(crate) ReplayGraph: Unused,
@@ -226,7 +357,14 @@ pub(crate) struct Factory {
     pub(crate) CreateDataTransfer:
         Option<unsafe extern "system" fn(*mut Factory, *mut *mut DataTransfer) -> OrtStatusPtr>,
     pub(crate) IsStreamAware: Option<unsafe extern "system" fn(*const Factory) -> bool>,
-    pub(crate) CreateSyncStreamForDevice: Unused,
+    pub(crate) CreateSyncStreamForDevice: Option<
+        unsafe extern "system" fn(
+            *mut Factory,
+            *const MemoryDevice,
+            *const OrtKeyValuePairs,
+            *mut *mut StreamImpl,
+        ) -> OrtStatusPtr,
+    >,
     pub(crate) GetHardwareDeviceIncompatibilityDetails: Unused,
     pub(crate) CreateExternalResourceImporterForDevice: Unused,
     pub(crate) GetNumCustomOpDomains: Unused,

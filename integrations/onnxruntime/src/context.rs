@@ -1,9 +1,10 @@
 //! One call of a kernel: its tensors, and the operators of device-kernels that it enqueues.
 
 use std::ptr;
+use std::sync::Arc;
 
 use device_kernels::{ArgumentRef, DType, Layout, OperandRef, Operator, Scalar, run_ref};
-use device_registry::{Buffer, Stream};
+use device_registry::Buffer;
 use ort_sys::{OrtKernelContext, OrtValue};
 use smallvec::SmallVec;
 
@@ -12,7 +13,8 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::node;
 use crate::place::Place;
-use crate::transfer::found;
+use crate::stream::{self, RunStream};
+use crate::transfer::{self, found};
 
 /// The sizes of an array.
 pub(crate) type Shape = SmallVec<[usize; 8]>;
@@ -90,7 +92,7 @@ impl Array {
             && self.buffer.shares_memory(&other.buffer)
     }
 
-    fn operand(&self) -> OperandRef<'_> {
+    pub(crate) fn operand(&self) -> OperandRef<'_> {
         let argument = ArgumentRef::Array {
             dtype: self.dtype,
             shape: self.layout.shape(),
@@ -106,18 +108,31 @@ pub(crate) struct Context {
     pub(crate) api: Api,
     pub(crate) place: &'static Place,
     context: *mut OrtKernelContext,
+    stream: Arc<RunStream>,
 }
 
 impl Context {
     /// # Safety
     ///
     /// `context` is alive as long as this is used.
-    pub(crate) unsafe fn new(api: Api, place: &'static Place, context: *mut OrtKernelContext) -> Self {
-        Self { api, place, context }
+    pub(crate) unsafe fn new(
+        api: Api,
+        place: &'static Place,
+        context: *mut OrtKernelContext,
+    ) -> Result<Self, Failure> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the context is alive, and its stream is one that this library has made for the device.
+        let stream = unsafe {
+            api.check((api.ort.KernelContext_GetGPUComputeStream)(context, &raw mut handle))?;
+            stream::of_handle(handle)
+        };
+        let stream = stream.ok_or_else(|| Failure::new("ONNX Runtime has made no stream for the run"))?;
+        Ok(Self { api, place, context, stream: stream.clone() })
     }
 
-    pub(crate) fn stream(&self) -> Result<&'static Stream, Failure> {
-        self.place.stream()
+    /// The stream of the run.
+    pub(crate) fn stream(&self) -> &RunStream {
+        &self.stream
     }
 
     /// An input, if it is given.
@@ -175,34 +190,22 @@ impl Context {
 
     /// The shape of a tensor.
     pub(crate) fn shape_of(&self, value: *const OrtValue) -> Result<Shape, Failure> {
-        self.type_and_shape(value).map(|(_, shape)| shape)
-    }
-
-    fn type_and_shape(&self, value: *const OrtValue) -> Result<(TypeNumber, Shape), Failure> {
-        let mut number: TypeNumber = 0;
-        let mut sizes = ptr::null();
-        let mut rank = 0;
-        // SAFETY: the runtime's values are alive during the call, and there is room for what is asked.
-        unsafe {
-            let get = self.api.ort.GetTensorElementTypeAndShapeDataReference;
-            self.api.check(get(value, as_type(&mut number), &raw mut sizes, &raw mut rank))?;
-            let sizes = if rank == 0 { &[] } else { std::slice::from_raw_parts(sizes, rank) };
-            Ok((number, sizes.iter().map(|&size| size as usize).collect()))
-        }
+        // SAFETY: the runtime's values are alive during the call.
+        unsafe { type_and_shape(self.api, value) }.map(|(_, shape)| shape)
     }
 
     /// An input in memory of the device.
     pub(crate) fn array(&self, at: usize) -> Result<Array, Failure> {
         let value = self.value(at)?.ok_or_else(|| Failure::new(format_args!("input {at} is left out")))?;
         // SAFETY: the runtime's values are alive during the call.
-        unsafe { self.array_of(value) }
+        unsafe { array_of(self.api, self.place, value) }
     }
 
     /// An input in memory of the device, if it is given.
     pub(crate) fn optional(&self, at: usize) -> Result<Option<Array>, Failure> {
         match self.value(at)? {
             // SAFETY: see `array`.
-            Some(value) => unsafe { self.array_of(value).map(Some) },
+            Some(value) => unsafe { array_of(self.api, self.place, value).map(Some) },
             None => Ok(None),
         }
     }
@@ -220,7 +223,7 @@ impl Context {
             unsafe { node::elements(self.api, value) }.map(|(_, numbers)| numbers)
         } else {
             // SAFETY: it is alive.
-            let array = unsafe { self.array_of(value)? };
+            let array = unsafe { array_of(self.api, self.place, value)? };
             Some(self.read(&array)?)
         };
         numbers
@@ -239,7 +242,7 @@ impl Context {
         // The kernels convert: there is one type to read.
         let copy = self.scratch(DType::F64, array.shape())?;
         self.run(Operator::Copy, &[array.into()], &[&copy])?;
-        self.place.synchronize()?;
+        self.stream.synchronize()?;
         let mut bytes = vec![0; copy.buffer.len()];
         copy.buffer.read(0, &mut bytes)?;
         Ok(bytes
@@ -248,39 +251,11 @@ impl Context {
             .collect())
     }
 
-    /// # Safety
-    ///
-    /// `value` is alive.
-    unsafe fn array_of(&self, value: *const OrtValue) -> Result<Array, Failure> {
-        let (number, shape) = self.type_and_shape(value)?;
-        let mut data = ptr::null();
-        // SAFETY: see above; there is room for a pointer.
-        self.api.check(unsafe { (self.api.ort.GetTensorData)(value, &raw mut data) })?;
-        let dtype = node::moved_as(number).ok_or_else(|| Failure::new("no kernel has its type"))?;
-        let layout = Layout::contiguous(&shape)?;
-        if layout.len() == 0 {
-            return Ok(Array { dtype, layout, buffer: self.place.device.allocate(0)? });
-        }
-        let (buffer, offset) = match self.place.buffer(data as usize) {
-            Some(found) => found,
-            None if data.is_null() => return Err(self.place.take_failure()),
-            None => {
-                let (place, ..) = found(data as usize)?;
-                return Err(Failure::new(format_args!(
-                    "a tensor is on `{}`, and its kernel on `{}`",
-                    place.device, self.place.device
-                )));
-            }
-        };
-        let len = layout.len() * dtype.size();
-        Ok(Array { dtype, layout, buffer: buffer.slice(offset..offset + len)? })
-    }
-
     /// An output, which is made with this shape.
     pub(crate) fn output(&self, at: usize, shape: &[usize]) -> Result<Array, Failure> {
         let value = self.output_value(at, shape)?;
         // SAFETY: the runtime's values are alive during the call.
-        unsafe { self.array_of(value) }
+        unsafe { array_of(self.api, self.place, value) }
     }
 
     /// An output as ONNX Runtime's value.
@@ -306,7 +281,7 @@ impl Context {
     /// A new array that is needed during the call. Its memory goes back when all work that uses it is done.
     pub(crate) fn scratch(&self, dtype: DType, shape: &[usize]) -> Result<Array, Failure> {
         let layout = Layout::contiguous(shape)?;
-        let buffer = self.stream()?.allocate(layout.len() * dtype.size())?;
+        let buffer = self.stream.allocate(layout.len() * dtype.size())?;
         Ok(Array { dtype, layout, buffer })
     }
 
@@ -328,7 +303,7 @@ impl Context {
 
     fn uploaded(&self, dtype: DType, len: usize, bytes: Vec<u8>) -> Result<Array, Failure> {
         let array = self.scratch(dtype, &[len])?;
-        self.stream()?.write(&array.buffer, 0, bytes)?;
+        self.stream.to_enqueue()?.write(&array.buffer, 0, bytes)?;
         Ok(array)
     }
 
@@ -347,6 +322,13 @@ impl Context {
         self.run(Operator::Copy, &[from.into()], &[to])
     }
 
+    /// Copies the input to the output, of which one is in memory of the host.
+    pub(crate) fn copy_between_host_and_device(&self) -> Result<(), Failure> {
+        let source = self.value(0)?.ok_or_else(|| Failure::new("a copy of nothing"))?;
+        let shape = self.shape_of(source)?;
+        transfer::copy(self.api, source, self.output_value(0, &shape)?, Some(&self.stream))
+    }
+
     /// Enqueues an operator of device-kernels.
     pub(crate) fn run(
         &self,
@@ -356,8 +338,55 @@ impl Context {
     ) -> Result<(), Failure> {
         let inputs: SmallVec<[_; 3]> = inputs.iter().map(Input::operand).collect();
         let outputs: SmallVec<[_; 2]> = outputs.iter().map(|output| output.operand()).collect();
-        Ok(run_ref(self.stream()?, operator, &inputs, &outputs)?)
+        Ok(run_ref(self.stream.to_enqueue()?, operator, &inputs, &outputs)?)
     }
+}
+
+/// # Safety
+///
+/// `value` is alive.
+unsafe fn type_and_shape(api: Api, value: *const OrtValue) -> Result<(TypeNumber, Shape), Failure> {
+    let mut number: TypeNumber = 0;
+    let mut sizes = ptr::null();
+    let mut rank = 0;
+    // SAFETY: see above; there is room for what is asked.
+    unsafe {
+        let get = api.ort.GetTensorElementTypeAndShapeDataReference;
+        api.check(get(value, as_type(&mut number), &raw mut sizes, &raw mut rank))?;
+        let sizes = if rank == 0 { &[] } else { std::slice::from_raw_parts(sizes, rank) };
+        Ok((number, sizes.iter().map(|&size| size as usize).collect()))
+    }
+}
+
+/// A tensor in memory of a device.
+///
+/// # Safety
+///
+/// `value` is alive.
+pub(crate) unsafe fn array_of(api: Api, place: &Place, value: *const OrtValue) -> Result<Array, Failure> {
+    // SAFETY: see above, here and below.
+    let (number, shape) = unsafe { type_and_shape(api, value)? };
+    let mut data = ptr::null();
+    // SAFETY: there is room for a pointer.
+    api.check(unsafe { (api.ort.GetTensorData)(value, &raw mut data) })?;
+    let dtype = node::moved_as(number).ok_or_else(|| Failure::new("no kernel has its type"))?;
+    let layout = Layout::contiguous(&shape)?;
+    if layout.len() == 0 {
+        return Ok(Array { dtype, layout, buffer: place.device.allocate(0)? });
+    }
+    let (buffer, offset) = match place.buffer(data as usize) {
+        Some(found) => found,
+        None if data.is_null() => return Err(place.take_failure()),
+        None => {
+            let (other, ..) = found(data as usize)?;
+            return Err(Failure::new(format_args!(
+                "a tensor is on `{}`, and its kernel on `{}`",
+                other.device, place.device
+            )));
+        }
+    };
+    let len = layout.len() * dtype.size();
+    Ok(Array { dtype, layout, buffer: buffer.slice(offset..offset + len)? })
 }
 
 /// The shape that all can be broadcast to, by NumPy's rules.

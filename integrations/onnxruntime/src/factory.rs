@@ -8,15 +8,16 @@ use device_registry::DeviceKind;
 use ort_sys::{
     OrtAllocator, OrtAllocatorType, OrtDeviceMemoryType, OrtEpDevice, OrtHardwareDevice,
     OrtHardwareDeviceType, OrtKeyValuePairs, OrtLogger, OrtMemoryInfo, OrtMemoryInfoDeviceType,
-    OrtSessionOptions, OrtStatusPtr,
+    OrtSessionOptions, OrtStatusPtr, OrtSyncStream,
 };
 use parking_lot::Mutex;
 
-use crate::abi::{self, DataTransfer, Ep, VERSION};
+use crate::abi::{self, DataTransfer, Ep, MemoryDevice, StreamImpl, VERSION};
 use crate::api::{Api, text};
 use crate::failure::Failure;
 use crate::place::Place;
 use crate::provider::Provider;
+use crate::stream::{self, RunStream};
 use crate::transfer::Transfer;
 
 /// Identifies no vendor: then `bind_output(name, "gpu", number)` of Python finds the memory.
@@ -80,7 +81,7 @@ impl Factory {
             ReleaseAllocator: Some(release_allocator),
             CreateDataTransfer: Some(create_transfer),
             IsStreamAware: Some(is_stream_aware),
-            CreateSyncStreamForDevice: None,
+            CreateSyncStreamForDevice: Some(create_stream),
             GetHardwareDeviceIncompatibilityDetails: None,
             CreateExternalResourceImporterForDevice: None,
             GetNumCustomOpDomains: None,
@@ -224,13 +225,29 @@ unsafe extern "system" fn create_transfer(
 }
 
 unsafe extern "system" fn is_stream_aware(_: *const abi::Factory) -> bool {
-    false
+    true
+}
+
+unsafe extern "system" fn create_stream(
+    table: *mut abi::Factory,
+    _: *const MemoryDevice,
+    _: *const OrtKeyValuePairs,
+    created: *mut *mut StreamImpl,
+) -> OrtStatusPtr {
+    // SAFETY: see `name`.
+    let factory = unsafe { Factory::of(table) };
+    factory.api.guard(|| {
+        // SAFETY: there is room for a pointer.
+        unsafe { *created = stream::create(factory.api, factory.place)? };
+        Ok(())
+    })
 }
 
 /// Allocates on a device. ONNX Runtime sees its table, which is first.
 #[repr(C)]
 struct Allocator {
     table: OrtAllocator,
+    api: Api,
     place: &'static Place,
     memory: *const OrtMemoryInfo,
 }
@@ -251,7 +268,8 @@ unsafe extern "system" fn create_allocator(
         table.Free = Some(free);
         table.Info = Some(info);
         table.Reserve = Some(reserve);
-        let created = Box::new(Allocator { table, place: factory.place, memory });
+        table.AllocOnStream = Some(allocate_on_stream);
+        let created = Box::new(Allocator { table, api: factory.api, place: factory.place, memory });
         // SAFETY: there is room for a pointer.
         unsafe { *allocator = Box::into_raw(created).cast() };
         Ok(())
@@ -263,10 +281,28 @@ unsafe extern "system" fn release_allocator(_: *mut abi::Factory, allocator: *mu
     drop(unsafe { Box::from_raw(allocator.cast::<Allocator>()) });
 }
 
+/// The address of new memory, or null.
+fn allocate_for(place: &Place, len: usize, stream: Option<&RunStream>) -> *mut c_void {
+    let stream = stream.filter(|stream| ptr::eq(stream.place, place));
+    crate::api::caught(|| Ok(place.allocate(len, stream))).ok().flatten().unwrap_or(0) as *mut c_void
+}
+
 unsafe extern "system" fn allocate(allocator: *mut OrtAllocator, len: usize) -> *mut c_void {
     // SAFETY: it is one of `create_allocator`, as in the functions below.
-    let place = unsafe { (*allocator.cast::<Allocator>()).place };
-    crate::api::caught(|| Ok(place.allocate(len))).ok().flatten().unwrap_or(0) as *mut c_void
+    allocate_for(unsafe { (*allocator.cast::<Allocator>()).place }, len, None)
+}
+
+unsafe extern "system" fn allocate_on_stream(
+    allocator: *mut OrtAllocator,
+    len: usize,
+    stream: *mut OrtSyncStream,
+) -> *mut c_void {
+    // SAFETY: see `allocate`; the stream is alive.
+    let (allocator, stream) = unsafe {
+        let allocator = &*allocator.cast::<Allocator>();
+        (allocator, stream::of_runtime(allocator.api, stream))
+    };
+    allocate_for(allocator.place, len, stream.map(|stream| &**stream))
 }
 
 unsafe extern "system" fn reserve(allocator: *const OrtAllocator, len: usize) -> *mut c_void {

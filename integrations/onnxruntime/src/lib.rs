@@ -11,6 +11,7 @@ mod abi;
 mod api;
 mod choice;
 mod context;
+mod control;
 mod counts;
 #[cfg(feature = "ort")]
 mod environment;
@@ -19,8 +20,10 @@ mod failure;
 mod node;
 mod operators;
 mod place;
+mod profiler;
 mod provider;
 mod registration;
+mod stream;
 #[cfg(feature = "ort")]
 mod stub;
 mod transfer;

@@ -40,6 +40,13 @@ pub(crate) struct Value {
     rank: Option<usize>,
 }
 
+impl Value {
+    /// The type as which kernels move its elements.
+    pub(crate) fn dtype(self) -> Option<DType> {
+        self.dtype
+    }
+}
+
 /// A node, as an operator sees it.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -245,6 +252,22 @@ impl Node {
             }
             Ok(Self { operator, since, inputs, outputs, attributes })
         }
+    }
+}
+
+/// The name of a kernel's node, or its operator if it has none.
+///
+/// # Safety
+///
+/// `info` is alive.
+pub(crate) unsafe fn name_of_kernel(api: Api, info: *const OrtKernelInfo) -> Result<String, Failure> {
+    // SAFETY: see above; there is room for what is asked.
+    unsafe {
+        let name = text_of(api, |room, len| (api.ort.KernelInfo_GetNodeName)(info, room, len))?;
+        if name.is_empty() {
+            return text_of(api, |room, len| (api.ort.KernelInfo_GetOperatorType)(info, room, len));
+        }
+        Ok(name)
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::ffi::CString;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use device_addresses::Addresses;
-use device_registry::{Buffer, Device, Stream};
+use device_registry::{Buffer, Device, Event, Stream};
 use parking_lot::Mutex;
 
 use crate::api::text;
 use crate::failure::Failure;
+use crate::stream::RunStream;
 
 /// A device, with what all its sessions share. It is never dropped: tensors may outlive sessions.
 #[derive(Debug)]
@@ -22,18 +24,21 @@ pub(crate) struct Place {
     opened: OnceLock<Opened>,
     /// Why the last allocation failed, for the caller that gets null.
     failed: Mutex<Option<Failure>>,
-    /// How often the stream has reported a failure of its work, and the last one.
-    failures: Mutex<(u64, Option<Failure>)>,
-    /// Held while a thread waits for the stream, until the failure that it gets is counted.
-    waiting: Mutex<()>,
 }
 
 /// What a device has after its first use.
 #[derive(Debug)]
 struct Opened {
+    /// The stream of copies outside of runs.
     stream: Stream,
     range: Range<usize>,
     addresses: Mutex<Addresses>,
+    /// The streams of runs.
+    of_runs: Mutex<Vec<Weak<RunStream>>>,
+    /// How many writes outside of runs there were.
+    writes: AtomicU64,
+    /// An event behind the last of them.
+    written: Mutex<Option<Event>>,
 }
 
 static PLACES: Mutex<Vec<&'static Place>> = Mutex::new(Vec::new());
@@ -52,8 +57,6 @@ impl Place {
             number: places.len() as u32,
             opened: OnceLock::new(),
             failed: Mutex::new(None),
-            failures: Mutex::new((0, None)),
-            waiting: Mutex::new(()),
         }));
         places.push(place);
         place
@@ -86,51 +89,84 @@ impl Place {
             return Ok(opened);
         }
         let stream = self.device.create_stream()?;
-        stream.set_label("ONNX Runtime");
+        stream.set_label("ONNX Runtime: copies");
         let mut reserved = Addresses::reserve(1)
             .map_err(|error| Failure::new(error).of(format_args!("addresses for `{}`", self.device)))?;
         let addresses = reserved.remove(0);
         // Of two threads, the stream of one is used.
         Ok(self.opened.get_or_init(|| {
             let range = addresses.range();
-            Opened { stream, range, addresses: Mutex::new(addresses) }
+            Opened {
+                stream,
+                range,
+                addresses: Mutex::new(addresses),
+                of_runs: Mutex::default(),
+                writes: AtomicU64::new(0),
+                written: Mutex::new(None),
+            }
         }))
     }
 
-    /// The stream of all work. Opens the device at its first use.
-    pub(crate) fn stream(&self) -> Result<&Stream, Failure> {
-        self.opened().map(|opened| &opened.stream)
+    /// Opens the device, if it was not.
+    pub(crate) fn open(&self) -> Result<(), Failure> {
+        self.opened()?;
+        // A device that this process may not use any more is an error here.
+        Ok(self.device.open()?)
     }
 
-    /// Waits for all work. The stream reports a failure once, to any thread that waits: all runs that were
-    /// under way then [ask](Self::failure_since) for it.
+    /// Adds the stream of a run.
+    pub(crate) fn add_stream(&self, stream: &Arc<RunStream>) -> Result<(), Failure> {
+        let mut all = self.opened()?.of_runs.lock();
+        all.retain(|stream| stream.strong_count() > 0);
+        all.push(Arc::downgrade(stream));
+        Ok(())
+    }
+
+    /// The stream of copies outside of runs, behind all work that runs have enqueued until now.
+    pub(crate) fn outside_of_runs(&self) -> Result<&Stream, Failure> {
+        let opened = self.opened()?;
+        let of_runs: Vec<_> = opened.of_runs.lock().iter().filter_map(Weak::upgrade).collect();
+        for stream in of_runs {
+            if let Some(event) = stream.event()? {
+                opened.stream.wait_event(&event)?;
+            }
+        }
+        Ok(&opened.stream)
+    }
+
+    /// Puts all later work of runs behind what was written [outside of them](Self::outside_of_runs).
+    pub(crate) fn has_written(&self) -> Result<(), Failure> {
+        let opened = self.opened()?;
+        let mut written = opened.written.lock();
+        *written = Some(opened.stream.record()?);
+        opened.writes.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// An event behind the last write outside of runs, with the number of these writes, if there are more than
+    /// `count`.
+    pub(crate) fn written_since(&self, count: u64) -> Option<(Event, u64)> {
+        let opened = self.opened.get()?;
+        if opened.writes.load(Ordering::Acquire) == count {
+            return None;
+        }
+        let written = opened.written.lock();
+        Some((written.clone()?, opened.writes.load(Ordering::Relaxed)))
+    }
+
+    /// Waits for all work.
     pub(crate) fn synchronize(&self) -> Result<(), Failure> {
-        let stream = self.stream()?;
-        let _waiting = self.waiting.lock();
-        stream.synchronize().map_err(|error| {
-            let failure = Failure::from(error);
-            let mut failures = self.failures.lock();
-            *failures = (failures.0 + 1, Some(failure.clone()));
-            failure
-        })
+        Ok(self.outside_of_runs()?.synchronize()?)
     }
 
-    /// How often work has failed until now.
-    pub(crate) fn failures(&self) -> u64 {
-        self.failures.lock().0
-    }
-
-    /// The last failure, if work has failed since there were so many failures.
-    pub(crate) fn failure_since(&self, count: u64) -> Option<Failure> {
-        let failures = self.failures.lock();
-        if failures.0 == count { None } else { failures.1.clone() }
-    }
-
-    /// Allocates, and returns the address. The reason of a failure is kept for
+    /// Allocates, for a stream if there is one, and returns the address. The reason of a failure is kept for
     /// [`take_failure`](Self::take_failure).
-    pub(crate) fn allocate(&self, len: usize) -> Option<usize> {
+    pub(crate) fn allocate(&self, len: usize, stream: Option<&RunStream>) -> Option<usize> {
         let allocated = self.opened().and_then(|opened| {
-            let buffer = opened.stream.allocate(len)?;
+            let buffer = match stream {
+                Some(stream) => stream.allocate(len)?,
+                None => self.device.allocate(len)?,
+            };
             let full =
                 || Failure::new(format_args!("no range of {len} addresses is free for `{}`", self.device));
             opened.addresses.lock().insert(buffer).ok_or_else(full)

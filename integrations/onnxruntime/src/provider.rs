@@ -1,6 +1,5 @@
 //! The provider of a session: which nodes it takes, and their kernels.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_void};
 use std::fmt::Write as _;
@@ -8,22 +7,21 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use device_kernels::{Coverage, Kernels, MAX_RANK};
-use device_registry::ErrorChain;
-use ort_sys::{
-    OrtGraph, OrtKernelContext, OrtKernelInfo, OrtLogger, OrtMemType, OrtNode, OrtRunOptions, OrtStatusPtr,
-};
+use device_registry::{ErrorChain, activity};
+use ort_sys::{OrtGraph, OrtKernelContext, OrtKernelInfo, OrtLogger, OrtMemType, OrtNode, OrtStatusPtr};
 use parking_lot::Mutex;
 
-use crate::abi::{Ep, GraphSupportInfo, KernelImpl, KernelRegistry, VERSION};
+use crate::abi::{Ep, GraphSupportInfo, KernelImpl, KernelRegistry, ProfilerImpl, VERSION};
 use crate::api::{Api, borrowed, text};
 use crate::choice;
 use crate::context::Context;
+use crate::control;
 use crate::counts;
 use crate::failure::Failure;
-use crate::node::Node;
-use crate::operators::{OutputMemory, Plan, Row, row_of, rows};
+use crate::node::{self, Node};
+use crate::operators::{OutputMemory, Plan, Row, Run, Way, row_of, rows};
 use crate::place::Place;
-use crate::transfer;
+use crate::profiler;
 
 /// The provider of one session. ONNX Runtime sees its table, which is first.
 #[repr(C)]
@@ -77,15 +75,15 @@ impl Provider {
             GetPreferredDataLayout: None,
             ShouldConvertDataLayoutForOp: None,
             SetDynamicOptions: None,
-            OnRunStart: Some(run_start),
-            OnRunEnd: Some(run_end),
+            OnRunStart: None,
+            OnRunEnd: None,
             CreateAllocator: None,
             CreateSyncStreamForDevice: None,
             GetCompiledModelCompatibilityInfo: None,
             GetKernelRegistry: Some(kernel_registry),
             IsConcurrentRunSupported: Some(is_concurrent),
             Sync: Some(sync),
-            CreateProfiler: None,
+            CreateProfiler: Some(create_profiler),
             IsGraphCaptureEnabled: None,
             IsGraphCaptured: None,
             ReplayGraph: None,
@@ -360,45 +358,18 @@ unsafe extern "system" fn is_concurrent(_: *mut Ep, is_supported: *mut bool) -> 
     OrtStatusPtr(ptr::null_mut())
 }
 
-thread_local! {
-    /// How many failures each device had when the run of this thread began. A run begins and ends on one.
-    static AT_START: RefCell<Vec<(u32, u64)>> = const { RefCell::new(Vec::new()) };
-}
-
-unsafe extern "system" fn run_start(table: *mut Ep, _: *const OrtRunOptions) -> OrtStatusPtr {
-    // SAFETY: see `name`.
-    let provider = unsafe { Provider::of(table) };
-    let number = provider.place.number;
-    let failures = provider.place.failures();
-    AT_START.with_borrow_mut(|starts| {
-        starts.retain(|(other, _)| *other != number);
-        starts.push((number, failures));
-    });
-    OrtStatusPtr(ptr::null_mut())
-}
-
-unsafe extern "system" fn run_end(table: *mut Ep, _: *const OrtRunOptions, waits: bool) -> OrtStatusPtr {
-    // SAFETY: see `name`.
-    let provider = unsafe { Provider::of(table) };
-    let place = provider.place;
-    provider.api.guard(|| {
-        if waits {
-            place.synchronize()?;
-        }
-        // A failure of this run may have been reported to another one: then both fail.
-        let start =
-            AT_START.with_borrow(|starts| starts.iter().find(|(number, _)| *number == place.number).copied());
-        match start.and_then(|(_, count)| place.failure_since(count)) {
-            Some(failure) => Err(failure.of("work of this run, or of another at the same time")),
-            None => Ok(()),
-        }
-    })
-}
-
 unsafe extern "system" fn sync(table: *mut Ep) -> OrtStatusPtr {
     // SAFETY: see `name`.
     let provider = unsafe { Provider::of(table) };
     provider.api.guard(|| provider.place.synchronize())
+}
+
+unsafe extern "system" fn create_profiler(table: *mut Ep, created: *mut *mut ProfilerImpl) -> OrtStatusPtr {
+    // SAFETY: see `name`.
+    let provider = unsafe { Provider::of(table) };
+    // SAFETY: there is room for a pointer.
+    unsafe { *created = profiler::create(provider.api, provider.place) };
+    OrtStatusPtr(ptr::null_mut())
 }
 
 /// The end of the making of a session: the one place whose errors reach every program.
@@ -409,8 +380,7 @@ unsafe extern "system" fn initialization_end(table: *mut Ep) -> OrtStatusPtr {
     provider.api.guard(|| {
         // A device that cannot be opened is an error here, and not at the first run; so is one that this
         // process may not use any more.
-        provider.place.stream()?;
-        device.open()?;
+        provider.place.open()?;
         let seen = std::mem::take(&mut *provider.seen.lock());
         if let Some(failure) = seen.failure {
             return Err(failure.of(format_args!("`{device}`")));
@@ -447,8 +417,10 @@ struct Kernel {
     table: KernelImpl,
     api: Api,
     place: &'static Place,
+    /// What it is called in traces: the node's name, or its operator if it has none.
+    name: String,
     /// The operator and how it is computed; `None` for a copy between the host and the device.
-    plan: Option<(&'static str, Plan)>,
+    run: Option<(&'static str, Run)>,
 }
 
 unsafe extern "system" fn make_kernel(
@@ -459,12 +431,20 @@ unsafe extern "system" fn make_kernel(
     // SAFETY: the state is a maker, which lives as long as the registry.
     let maker = unsafe { &*state.cast::<Maker>() };
     maker.api.guard(|| {
-        let plan = match maker.row {
+        // SAFETY: the description is alive during the call.
+        let name = unsafe { node::name_of_kernel(maker.api, info) }?;
+        let run = match maker.row {
             Some(row) => {
-                // SAFETY: the description is alive during the call.
+                // SAFETY: see above.
                 let node = unsafe { Node::of_kernel(maker.api, info, row.attributes)? };
                 let plan = (row.prepare)(&node).map_err(|failure| failure.of(row.name))?;
-                Some((row.name, plan))
+                match plan.way {
+                    Way::Run(run) => Some((row.name, run)),
+                    // SAFETY: see above, and there is room for a pointer.
+                    Way::Control(control) => unsafe {
+                        return control::create_kernel(maker.api, maker.place, control, info, kernel);
+                    },
+                }
             }
             None => None,
         };
@@ -476,7 +456,7 @@ unsafe extern "system" fn make_kernel(
             PrePackWeight: None,
             SetSharedPrePackedWeight: None,
         };
-        let made = Box::new(Kernel { table, api: maker.api, place: maker.place, plan });
+        let made = Box::new(Kernel { table, api: maker.api, place: maker.place, name, run });
         // SAFETY: there is room for a pointer.
         unsafe { *kernel = Box::into_raw(made).cast() };
         Ok(())
@@ -493,16 +473,13 @@ unsafe extern "system" fn compute(kernel: *mut KernelImpl, context: *mut OrtKern
     let kernel = unsafe { &*kernel.cast::<Kernel>() };
     kernel.api.guard(|| {
         // SAFETY: the context is alive during the call.
-        let context = unsafe { Context::new(kernel.api, kernel.place, context) };
-        match &kernel.plan {
-            Some((operator, plan)) => (plan.run)(&context)
+        let context = unsafe { Context::new(kernel.api, kernel.place, context)? };
+        let _span = activity::span(&kernel.name);
+        let done = match &kernel.run {
+            Some((operator, run)) => run(&context)
                 .map_err(|failure| failure.of(format_args!("{operator} on `{}`", kernel.place.device))),
-            None => {
-                let missing = || Failure::new("a copy of nothing");
-                let source = context.value(0)?.ok_or_else(missing)?;
-                let shape = context.shape_of(source)?;
-                transfer::copy(kernel.api, source, context.output_value(0, &shape)?)
-            }
-        }
+            None => context.copy_between_host_and_device(),
+        };
+        done.inspect_err(|_| context.stream().forget_failures())
     })
 }

@@ -3,12 +3,13 @@
 use std::ptr;
 use std::slice;
 
-use ort_sys::{OrtStatusPtr, OrtValue};
+use ort_sys::{OrtStatusPtr, OrtSyncStream, OrtValue};
 
-use crate::abi::{DataTransfer, MemoryDevice, SyncStream, VERSION};
+use crate::abi::{DataTransfer, MemoryDevice, VERSION};
 use crate::api::Api;
 use crate::failure::Failure;
 use crate::place::Place;
+use crate::stream::{self, RunStream};
 
 /// ONNX Runtime's number of the host's memory, and of memory of devices.
 const HOST: i32 = 0;
@@ -73,7 +74,7 @@ unsafe extern "system" fn copy_tensors(
     transfer: *mut DataTransfer,
     sources: *const *const OrtValue,
     destinations: *const *mut OrtValue,
-    _: *const *mut SyncStream,
+    streams: *const *mut OrtSyncStream,
     count: usize,
 ) -> OrtStatusPtr {
     // SAFETY: it is one of `create`.
@@ -82,14 +83,27 @@ unsafe extern "system" fn copy_tensors(
         for at in 0..count {
             // SAFETY: there are as many of both.
             let (source, destination) = unsafe { (*sources.add(at), *destinations.add(at)) };
-            copy(api, source, destination)?;
+            // SAFETY: there is one for each, or none at all.
+            let stream = unsafe {
+                let stream = if streams.is_null() { ptr::null_mut() } else { *streams.add(at) };
+                stream::of_runtime(api, stream)
+            };
+            let stream = stream.map(|stream| &**stream);
+            copy(api, source, destination, stream).inspect_err(|_| {
+                stream.inspect(|stream| stream.forget_failures());
+            })?;
         }
         Ok(())
     })
 }
 
-/// Copies a tensor to another of the same length.
-pub(crate) fn copy(api: Api, source: *const OrtValue, destination: *mut OrtValue) -> Result<(), Failure> {
+/// Copies a tensor to another of the same length, in the order of a run's stream if it has one.
+pub(crate) fn copy(
+    api: Api,
+    source: *const OrtValue,
+    destination: *mut OrtValue,
+    stream: Option<&RunStream>,
+) -> Result<(), Failure> {
     let mut len = 0;
     let mut from = ptr::null();
     let mut to = ptr::null_mut();
@@ -109,32 +123,60 @@ pub(crate) fn copy(api: Api, source: *const OrtValue, destination: *mut OrtValue
             // SAFETY: the tensor has so many bytes, in memory of the host.
             let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), len) };
             let (place, buffer, offset) = found(to as usize)?;
-            Ok(place.stream()?.write(&buffer, offset, bytes)?)
+            match of_place(stream, place) {
+                Some(stream) => Ok(stream.to_enqueue()?.write(&buffer, offset, bytes)?),
+                None => {
+                    place.outside_of_runs()?.write(&buffer, offset, bytes)?;
+                    place.has_written()
+                }
+            }
         }
         (Some(false), Some(true)) => {
             let (place, buffer, offset) = found(from as usize)?;
-            place.synchronize()?;
+            match of_place(stream, place) {
+                Some(stream) => stream.synchronize()?,
+                None => place.synchronize()?,
+            }
             // SAFETY: the tensor has so many bytes, in memory of the host that nothing else uses.
             let bytes = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), len) };
             Ok(buffer.read(offset, bytes)?)
         }
-        (Some(false), Some(false)) => {
-            let (from, source, from_offset) = found(from as usize)?;
-            let (to, destination, to_offset) = found(to as usize)?;
-            let source = source.slice(from_offset..from_offset.saturating_add(len))?;
-            let destination = destination.slice(to_offset..to_offset.saturating_add(len))?;
-            if !ptr::eq(from, to) {
-                to.stream()?.wait_event(&from.stream()?.record()?)?;
-            }
-            to.stream()?.copy(&source, &destination)?;
-            if !ptr::eq(from, to) {
-                // What the source's stream does next is after the copy.
-                from.stream()?.wait_event(&to.stream()?.record()?)?;
-            }
-            Ok(())
-        }
+        (Some(false), Some(false)) => copy_on_devices(from as usize, to as usize, len, stream),
         _ => Err(Failure::new("a copy between memory that is of no device of the registry")),
     }
+}
+
+/// Copies between addresses of devices.
+pub(crate) fn copy_on_devices(
+    from: usize,
+    to: usize,
+    len: usize,
+    stream: Option<&RunStream>,
+) -> Result<(), Failure> {
+    let (from, source, from_offset) = found(from)?;
+    let (to, destination, to_offset) = found(to)?;
+    let source = source.slice(from_offset..from_offset.saturating_add(len))?;
+    let destination = destination.slice(to_offset..to_offset.saturating_add(len))?;
+    if let Some(stream) = of_place(stream, from).filter(|_| ptr::eq(from, to)) {
+        return Ok(stream.to_enqueue()?.copy(&source, &destination)?);
+    }
+    // Between devices, a copy is outside of runs: what both do next comes after it.
+    let from_stream = from.outside_of_runs()?;
+    let to_stream = to.outside_of_runs()?;
+    if !ptr::eq(from, to) {
+        to_stream.wait_event(&from_stream.record()?)?;
+    }
+    to_stream.copy(&source, &destination)?;
+    if !ptr::eq(from, to) {
+        from_stream.wait_event(&to_stream.record()?)?;
+        from.has_written()?;
+    }
+    to.has_written()
+}
+
+/// The stream, if it is of the device.
+fn of_place<'a>(stream: Option<&'a RunStream>, place: &Place) -> Option<&'a RunStream> {
+    stream.filter(|stream| ptr::eq(stream.place, place))
 }
 
 /// Where an address leads. None is where there was no memory.

@@ -79,38 +79,6 @@ def test_memory_that_is_not_there_is_an_error_with_the_reason(program):
     assert "memory" in printed and "openreg:0" in printed
 
 
-def test_a_failure_that_another_run_hears_of_fails_this_one_too(program):
-    # Sessions of a device share a stream, which reports a failure once.
-    text = """
-        import threading
-        value = lambda name, kind, shape: helper.make_tensor_value_info(name, kind, shape)
-        inputs = [value("x", TensorProto.FLOAT, [4]), value("at", TensorProto.INT64, [1])]
-        nodes = [helper.make_node("Gather", ["x", "at"], ["y"])]
-        graph = helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.FLOAT, [1])])
-        gather = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-        bad = onnxruntime.InferenceSession(gather.SerializeToString(), providers=["openreg:0"])
-        good = onnxruntime.InferenceSession(model("Relu"), providers=["openreg:0"])
-        done, passed = threading.Event(), []
-        def others():
-            while not done.is_set():
-                try:
-                    good.run(None, {"x": x})
-                except Exception:
-                    pass
-        threads = [threading.Thread(target=others) for _ in range(2)]
-        [thread.start() for thread in threads]
-        for _ in range(200):
-            try:
-                passed.append(bad.run(None, {"x": numpy.ones(4, "float32"), "at": numpy.array([9])})[0])
-            except Exception:
-                pass
-        done.set()
-        [thread.join() for thread in threads]
-        print(passed)
-    """
-    assert program(text, DEVICE_ORT="openreg") == "[]\n"
-
-
 def test_a_graph_that_is_asked_for_twice_is_counted_once(program):
     text = """
         import device_ort

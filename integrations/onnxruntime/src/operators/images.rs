@@ -117,12 +117,21 @@ impl Windows {
     }
 }
 
-/// Declines unless an input is of images or signals.
+/// Declines unless an input is of images or signals. Where its own dimensions are not known, those of the
+/// kernel say how many there are.
 fn expect_images(node: &Node) -> Result<(), Failure> {
     if node.ints("pads").is_some_and(|pads| pads.iter().any(|&pad| pad < 0)) {
         return declined("borders that are cut off");
     }
-    match node.rank(0)? {
+    let of_kernel = || node.ints("kernel_shape").map(|sizes| sizes.len() + 2);
+    let rank = match (node.rank(0), of_kernel()) {
+        (Ok(rank), _) | (Err(_), Some(rank)) => rank,
+        (Err(unknown), None) => match node.operator.as_str() {
+            "Conv" | "ConvTranspose" => node.rank(1)?,
+            _ => return Err(unknown),
+        },
+    };
+    match rank {
         3 | 4 => Ok(()),
         rank => declined(format_args!("{rank} dimensions")),
     }

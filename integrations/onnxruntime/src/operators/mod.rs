@@ -1,6 +1,7 @@
 //! ONNX's operators, by the operators of device-kernels that compute them.
 
 mod attention;
+mod control;
 mod einsum;
 mod elementwise;
 mod images;
@@ -34,6 +35,14 @@ pub(crate) struct Row {
     pub(crate) output_memory: OutputMemory,
     /// Says how a node is computed, or why it is not.
     pub(crate) prepare: fn(&Node) -> Result<Plan, Failure>,
+}
+
+/// An operator that runs graphs, for which ONNX Runtime has kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    If,
+    Loop,
+    Scan,
 }
 
 /// What memory ONNX Runtime may give the first output.
@@ -91,8 +100,9 @@ impl Row {
 
 /// All operators, in tables of their kind.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
-    let tables: [&[Row]; 12] = [
+    let tables: [&[Row]; 13] = [
         attention::ROWS,
+        control::ROWS,
         einsum::ROWS,
         elementwise::ROWS,
         images::ROWS,
@@ -119,13 +129,22 @@ pub(crate) fn row_of(node: &Node) -> Result<&'static Row, Failure> {
         .ok_or_else(|| Failure::new(format_args!("version {} of the operator is not here", node.since)))
 }
 
-type Run = Box<dyn Fn(&Context) -> Result<(), Failure> + Send + Sync>;
+/// Computes a node.
+pub(crate) type Run = Box<dyn Fn(&Context) -> Result<(), Failure> + Send + Sync>;
 
 /// How a node is computed.
 pub(crate) struct Plan {
     /// The operators of device-kernels, by name and type, that it takes.
     pub(crate) needs: Vec<(&'static str, DType)>,
-    pub(crate) run: Run,
+    pub(crate) way: Way,
+}
+
+/// Who computes a node.
+pub(crate) enum Way {
+    /// A function of this library.
+    Run(Run),
+    /// ONNX Runtime.
+    Control(Control),
 }
 
 impl Plan {
@@ -133,7 +152,7 @@ impl Plan {
         needs: impl IntoIterator<Item = (&'static str, DType)>,
         run: impl Fn(&Context) -> Result<(), Failure> + Send + Sync + 'static,
     ) -> Result<Self, Failure> {
-        Ok(Self { needs: needs.into_iter().collect(), run: Box::new(run) })
+        Ok(Self { needs: needs.into_iter().collect(), way: Way::Run(Box::new(run)) })
     }
 
     /// An operator whose output is a copy of elements of its first input, in another order or shape.
