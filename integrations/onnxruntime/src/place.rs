@@ -143,7 +143,7 @@ impl Place {
         Ok(())
     }
 
-    /// An event behind the last write outside of runs, with the number of these writes, if there are more than
+    /// An event behind the last write outside of runs, and how many of them there were, if there are more than
     /// `count`.
     pub(crate) fn written_since(&self, count: u64) -> Option<(Event, u64)> {
         let opened = self.opened.get()?;
