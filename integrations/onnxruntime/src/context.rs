@@ -108,6 +108,8 @@ pub(crate) struct Context {
     pub(crate) api: Api,
     pub(crate) place: &'static Place,
     context: *mut OrtKernelContext,
+    /// How many inputs there are, those that are left out included.
+    pub(crate) input_count: usize,
     stream: Arc<RunStream>,
 }
 
@@ -121,13 +123,15 @@ impl Context {
         context: *mut OrtKernelContext,
     ) -> Result<Self, Failure> {
         let mut handle = ptr::null_mut();
+        let mut input_count = 0;
         // SAFETY: the context is alive, and its stream is one that this library has made for the device.
         let stream = unsafe {
             api.check((api.ort.KernelContext_GetGPUComputeStream)(context, &raw mut handle))?;
+            api.check((api.ort.KernelContext_GetInputCount)(context, &raw mut input_count))?;
             stream::of_handle(handle)
         };
         let stream = stream.ok_or_else(|| Failure::new("ONNX Runtime has made no stream for the run"))?;
-        Ok(Self { api, place, context, stream: stream.clone() })
+        Ok(Self { api, place, context, input_count, stream: stream.clone() })
     }
 
     /// The stream of the run.
@@ -137,26 +141,14 @@ impl Context {
 
     /// An input, if it is given.
     pub(crate) fn value(&self, at: usize) -> Result<Option<*const OrtValue>, Failure> {
-        let mut value = ptr::null();
-        let mut count = 0;
-        // SAFETY: the context is alive, and there is room for what is asked.
-        unsafe {
-            self.api.check((self.api.ort.KernelContext_GetInputCount)(self.context, &raw mut count))?;
-            if at >= count {
-                return Ok(None);
-            }
-            self.api.check((self.api.ort.KernelContext_GetInput)(self.context, at, &raw mut value))?;
+        if at >= self.input_count {
+            return Ok(None);
         }
-        Ok((!value.is_null()).then_some(value))
-    }
-
-    /// How many inputs there are, those that are left out included.
-    pub(crate) fn input_count(&self) -> Result<usize, Failure> {
-        let mut count = 0;
-        // SAFETY: the context is alive.
-        let status = unsafe { (self.api.ort.KernelContext_GetInputCount)(self.context, &raw mut count) };
+        let mut value = ptr::null();
+        // SAFETY: the context is alive, and there is room for a pointer.
+        let status = unsafe { (self.api.ort.KernelContext_GetInput)(self.context, at, &raw mut value) };
         self.api.check(status)?;
-        Ok(count)
+        Ok((!value.is_null()).then_some(value))
     }
 
     /// How many outputs there are.
@@ -374,8 +366,9 @@ pub(crate) unsafe fn array_of(api: Api, place: &Place, value: *const OrtValue) -
     if layout.len() == 0 {
         return Ok(Array { dtype, layout, buffer: place.device.allocate(0)? });
     }
-    let (buffer, offset) = match place.buffer(data as usize) {
-        Some(found) => found,
+    let len = layout.len() * dtype.size();
+    let buffer = match place.buffer(data as usize, len) {
+        Some(found) => found?,
         None if data.is_null() => return Err(place.take_failure()),
         None => {
             let (other, ..) = found(data as usize)?;
@@ -385,8 +378,7 @@ pub(crate) unsafe fn array_of(api: Api, place: &Place, value: *const OrtValue) -
             )));
         }
     };
-    let len = layout.len() * dtype.size();
-    Ok(Array { dtype, layout, buffer: buffer.slice(offset..offset + len)? })
+    Ok(Array { dtype, layout, buffer })
 }
 
 /// The shape that all can be broadcast to, by NumPy's rules.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use device_addresses::Addresses;
-use device_registry::{Buffer, Device, Event, Stream};
+use device_registry::{Buffer, Device, DeviceError, Event, Stream};
 use parking_lot::Mutex;
 
 use crate::api::text;
@@ -74,14 +74,16 @@ impl Place {
             |place: &&&'static Self| place.opened.get().is_some_and(|opened| opened.range.contains(&address));
         let place = *places.iter().find(has)?;
         drop(places);
-        let (buffer, offset) = place.buffer(address)?;
-        Some((place, buffer, offset))
+        let addresses = place.opened.get()?.addresses.lock();
+        let (buffer, offset) = addresses.find(address)?;
+        Some((place, buffer.clone(), offset))
     }
 
-    /// The buffer of an address of this device, and where in the buffer it is.
-    pub(crate) fn buffer(&self, address: usize) -> Option<(Buffer, usize)> {
+    /// The bytes from an address of this device on.
+    pub(crate) fn buffer(&self, address: usize, len: usize) -> Option<Result<Buffer, DeviceError>> {
         let addresses = self.opened.get()?.addresses.lock();
-        addresses.find(address).map(|(buffer, offset)| (buffer.clone(), offset))
+        let (buffer, offset) = addresses.find(address)?;
+        Some(buffer.slice(offset..offset.saturating_add(len)))
     }
 
     fn opened(&self) -> Result<&Opened, Failure> {
@@ -143,8 +145,8 @@ impl Place {
         Ok(())
     }
 
-    /// An event behind the last write outside of runs, and how many of them there were, if there are more than
-    /// `count`.
+    /// An event behind the last write outside of runs, and how many of these there were, if there are more
+    /// than `count`.
     pub(crate) fn written_since(&self, count: u64) -> Option<(Event, u64)> {
         let opened = self.opened.get()?;
         if opened.writes.load(Ordering::Acquire) == count {

@@ -18,7 +18,7 @@ pub(crate) const BLOCK: usize = 1024;
 pub(crate) const PARALLEL: usize = 1 << 15;
 
 /// The elements that one thread works on before it looks for more.
-const CHUNK: usize = 1 << 14;
+pub(crate) const CHUNK: usize = 1 << 14;
 
 /// The places of an array's elements, as few loops as they need.
 #[derive(Clone, Copy)]
@@ -97,11 +97,18 @@ impl Places {
 pub(crate) struct Array<'a, E: Element> {
     elements: Cow<'a, [E]>,
     places: Places,
+    /// How many elements are before the first of a block with the number 0.
+    start: usize,
 }
 
 impl<'a, E: Element> Array<'a, E> {
     pub(crate) fn new(bytes: &'a [u8], layout: &Layout) -> Self {
-        Self { elements: elements(bytes), places: Places::new(layout) }
+        Self { elements: elements(bytes), places: Places::new(layout), start: 0 }
+    }
+
+    /// The elements from a number on, in blocks.
+    pub(crate) fn from(self, start: usize) -> Self {
+        Self { start, ..self }
     }
 
     /// All elements, one after the other.
@@ -189,11 +196,11 @@ impl<E: Element> Input<'_, E> {
 impl<E: Element> Array<'_, E> {
     fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<E::Compute>) -> &'a [E::Compute] {
         if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
-            let start = self.places.offset + start;
+            let start = self.places.offset + self.start + start;
             return &elements[start..start + len];
         }
         temporary.resize(len, E::Compute::default());
-        self.read(start, temporary);
+        self.read(self.start + start, temporary);
         temporary
     }
 }

@@ -12,13 +12,33 @@ struct Place<'a> {
     bytes: Range<usize>,
 }
 
-/// Calls `work` with the bytes of each input, which are `None` for a scalar, and of each output. The bytes
-/// are those from the first element of an array to its last.
+/// An input of a call.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
+    Scalar,
+    Bytes(&'a [u8]),
+    /// The bytes of the output: an operator on elements may read each before it writes it.
+    Output,
+}
+
+impl<'a> Source<'a> {
+    /// The bytes of an array, with those of the output from before it was written.
+    pub(crate) fn bytes(self, before: &'a [u8]) -> Option<&'a [u8]> {
+        match self {
+            Self::Scalar => None,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Output => Some(before),
+        }
+    }
+}
+
+/// Calls `work` with each input, and the bytes of each output. The bytes are those from the first element of
+/// an array to its last.
 pub(crate) fn with_bytes(
     call: &Call,
     spans: &[Option<Span>],
     memory: fn(&Span) -> Result<&HostMemory, BackendError>,
-    work: impl FnOnce(&[Option<&[u8]>], &mut [&mut [u8]]) -> Result<(), BackendError>,
+    work: impl FnOnce(&[Source<'_>], &mut [&mut [u8]]) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
     let mut places = SmallVec::<[Place<'_>; 5]>::new();
     for (bytes, span) in call.byte_ranges().iter().zip(spans) {
@@ -27,7 +47,7 @@ pub(crate) fn with_bytes(
         places.push(Place { memory: memory(span)?, bytes: start + bytes.start..start + bytes.end });
     }
     let (places, outputs) = places.split_at(places.len().saturating_sub(call.outputs().len()));
-    // An input that is the output too is read before it is written, out of the same window.
+    // An input that is the output too is in the same window.
     let in_place = |place: &Place<'_>| {
         outputs.iter().any(|output| {
             std::ptr::eq(output.memory, place.memory)
@@ -46,16 +66,15 @@ pub(crate) fn with_bytes(
         }
     }
     let with_windows = |reads: &[&[u8]], writes: &mut [&mut [u8]]| {
-        let mut copies = SmallVec::<[Vec<u8>; 4]>::new();
-        for _ in shared.iter().filter(|shared| **shared) {
-            copies.push(writes[0].to_vec());
-        }
         let mut reads = reads.iter().copied();
-        let mut copies = copies.iter().map(Vec::as_slice);
-        let mut arrays = shared.iter().map(|shared| if *shared { copies.next() } else { reads.next() });
-        let mut inputs = SmallVec::<[Option<&[u8]>; 4]>::new();
+        let mut shared = shared.iter();
+        let mut inputs = SmallVec::<[Source<'_>; 4]>::new();
         for input in call.inputs() {
-            inputs.push(input.array().and_then(|_| arrays.next().flatten()));
+            inputs.push(match input.array().and_then(|_| shared.next()) {
+                None => Source::Scalar,
+                Some(true) => Source::Output,
+                Some(false) => reads.next().map_or(Source::Scalar, Source::Bytes),
+            });
         }
         work(&inputs, writes)
     };

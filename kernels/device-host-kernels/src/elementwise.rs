@@ -2,41 +2,110 @@
 
 use std::convert::identity;
 
-use device_kernels::{Argument, Binary, Call, Compare, DType, Operator, Unary};
+use device_kernels::{Argument, Binary, Call, Compare, DType, Layout, Operator, Unary};
+use device_registry::ErrorChain;
 use device_registry::backend::BackendError;
+use rayon::prelude::*;
+use smallvec::SmallVec;
 
-use crate::arrays::{Array, Input, write_blocks};
+use crate::arrays::{Array, CHUNK, Input, PARALLEL, write_blocks};
+use crate::call_bytes::Source;
 use crate::element::{Bool, Compute, Element, with_element};
 use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, zip};
+use crate::threads::on_all;
 
 /// The bytes of inputs: each array's range, and none for scalars.
 pub(crate) type Inputs<'a> = [Option<&'a [u8]>];
 
 pub(crate) fn run(call: &Call, inputs: &Inputs<'_>, out: &mut [u8]) -> Result<(), BackendError> {
-    let &(to, ref layout) = &call.outputs()[0];
+    let layout = &call.outputs()[0].1;
+    run_on(call, &Operands { call, bytes: inputs, part: None }, &mut Output { bytes: out, layout })
+}
+
+/// Whether the call can read inputs out of its output part by part.
+pub(crate) fn can_be_in_place(call: &Call) -> bool {
+    call.outputs()[0].1.is_contiguous()
+}
+
+/// Computes a call of which some inputs are the output. A thread copies a part of them, which stays in a fast
+/// cache, and then writes that part.
+pub(crate) fn run_in_place(call: &Call, inputs: &[Source<'_>], out: &mut [u8]) -> Result<(), BackendError> {
+    let size = call.outputs()[0].0.size();
+    let run_part = |(number, out): (usize, &mut [u8])| {
+        let before = out.to_vec();
+        let bytes: SmallVec<[_; 4]> = inputs.iter().map(|input| input.bytes(&before)).collect();
+        let layout = Layout::contiguous([out.len() / size])
+            .map_err(|error| BackendError::invalid(ErrorChain::new(&error)))?;
+        let part = Part { start: number * CHUNK, inputs, layout };
+        run_on(
+            call,
+            &Operands { call, bytes: &bytes, part: Some(&part) },
+            &mut Output { bytes: out, layout: &part.layout },
+        )
+    };
+    if out.len() < PARALLEL * size {
+        return out.chunks_mut(CHUNK * size).enumerate().try_for_each(run_part);
+    }
+    on_all(|| out.par_chunks_mut(CHUNK * size).enumerate().try_for_each(run_part))
+}
+
+/// The inputs of a call, or of a part of it.
+struct Operands<'a> {
+    call: &'a Call,
+    bytes: &'a Inputs<'a>,
+    part: Option<&'a Part<'a>>,
+}
+
+/// A part of a call's elements: those from `start` on, as many as the layout has. Of an input that is the
+/// output there are the bytes of the part alone.
+struct Part<'a> {
+    start: usize,
+    inputs: &'a [Source<'a>],
+    layout: Layout,
+}
+
+impl<'a> Operands<'a> {
+    /// The input at a place, whose elements are of the type `E` if it is an array.
+    fn get<E: Element>(&self, place: usize) -> Input<'a, E> {
+        match (&self.call.inputs()[place], self.bytes[place], self.part) {
+            (Argument::Scalar(scalar), ..) => Input::repeated(*scalar),
+            (Argument::Array(..), None, _) => unreachable!("an array has bytes"),
+            (Argument::Array(..), Some(bytes), Some(part))
+                if matches!(part.inputs[place], Source::Output) =>
+            {
+                Input::Array(Array::new(bytes, &part.layout))
+            }
+            (Argument::Array(_, layout), Some(bytes), part) => {
+                Input::Array(Array::new(bytes, layout).from(part.map_or(0, |part| part.start)))
+            }
+        }
+    }
+}
+
+fn run_on(call: &Call, inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
+    let to = call.outputs()[0].0;
     let dtype = call.inputs().iter().skip(usize::from(call.operator() == Operator::Where));
     let dtype = dtype.filter_map(Argument::array).next().map_or(to, |(dtype, _)| dtype);
-    let output = &mut Output { bytes: out, layout };
     match call.operator() {
         Operator::Copy => copy(call, inputs, output),
         Operator::Unary(unary) => match dtype {
-            DType::Bool => output.map::<Bool, Bool>(&input(call, inputs, 0), |a, out| map(a, out, |a| !a)),
-            _ => with_element!(numbers dtype, E => run_unary::<E>(unary, call, inputs, output)),
+            DType::Bool => output.map::<Bool, Bool>(&inputs.get(0), |a, out| map(a, out, |a| !a)),
+            _ => with_element!(numbers dtype, E => run_unary::<E>(unary, inputs, output)),
         },
         Operator::Binary(binary) => match dtype {
             DType::Bool => {
                 let compute = of_bools(binary).ok_or_else(|| crate::unsupported(binary))?;
-                let [a, b] = [0, 1].map(|place| input(call, inputs, place));
+                let [a, b] = [0, 1].map(|place| inputs.get(place));
                 output.zip::<Bool, Bool>([&a, &b], compute)
             }
-            _ => with_element!(numbers dtype, E => run_binary::<E>(binary, call, inputs, output)),
+            _ => with_element!(numbers dtype, E => run_binary::<E>(binary, inputs, output)),
         },
         Operator::Compare(compare) => match dtype {
-            DType::Bool => run_compare::<Bool>(compare, call, inputs, output),
-            _ => with_element!(numbers dtype, E => run_compare::<E>(compare, call, inputs, output)),
+            DType::Bool => run_compare::<Bool>(compare, inputs, output),
+            _ => with_element!(numbers dtype, E => run_compare::<E>(compare, inputs, output)),
         },
-        Operator::Where => with_element!(to, E => choose::<E>(call, inputs, output)),
-        Operator::Clamp => with_element!(numbers to, E => clamp::<E>(call, inputs, output)),
+        Operator::Where => with_element!(to, E => choose::<E>(inputs, output)),
+        Operator::Clamp => with_element!(numbers to, E => clamp::<E>(inputs, output)),
         other => Err(crate::unsupported(other)),
     }
 }
@@ -85,22 +154,12 @@ impl Output<'_> {
     }
 }
 
-/// The input at a place, whose elements are of the type `E` if it is an array.
-fn input<'a, E: Element>(call: &Call, inputs: &Inputs<'a>, place: usize) -> Input<'a, E> {
-    match (&call.inputs()[place], inputs[place]) {
-        (Argument::Array(_, layout), Some(bytes)) => Input::Array(Array::new(bytes, layout)),
-        (Argument::Array(..), None) => unreachable!("an array has bytes"),
-        (Argument::Scalar(scalar), _) => Input::repeated(*scalar),
-    }
-}
-
 fn run_unary<E: Element<Compute: Number>>(
     unary: Unary,
-    call: &Call,
-    inputs: &Inputs<'_>,
+    inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
-    let a = &input::<E>(call, inputs, 0);
+    let a = &inputs.get::<E>(0);
     if let Unary::IsNan | Unary::IsInf = unary {
         let test = E::Compute::test(unary).ok_or_else(|| crate::unsupported(unary))?;
         return output.map::<Bool, E>(a, test);
@@ -111,21 +170,19 @@ fn run_unary<E: Element<Compute: Number>>(
 
 fn run_binary<E: Element<Compute: Number>>(
     binary: Binary,
-    call: &Call,
-    inputs: &Inputs<'_>,
+    inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let compute = E::Compute::binary(binary).ok_or_else(|| crate::unsupported(binary))?;
     // Not an array that is mapped: they are large, and would be copied.
-    let a = input::<E>(call, inputs, 0);
-    let b = input::<E>(call, inputs, 1);
+    let a = inputs.get::<E>(0);
+    let b = inputs.get::<E>(1);
     output.zip::<E, E>([&a, &b], compute)
 }
 
 fn run_compare<E: Element<Compute: PartialOrd>>(
     compare: Compare,
-    call: &Call,
-    inputs: &Inputs<'_>,
+    inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
     let compute: BinaryBlock<E::Compute, bool> = match compare {
@@ -137,14 +194,14 @@ fn run_compare<E: Element<Compute: PartialOrd>>(
         Compare::Ge => |a, b, out| zip(a, b, out, |a, b| a >= b),
         other => return Err(crate::unsupported(other)),
     };
-    let [a, b] = [0, 1].map(|place| input::<E>(call, inputs, place));
+    let [a, b] = [0, 1].map(|place| inputs.get::<E>(place));
     output.zip::<Bool, E>([&a, &b], compute)
 }
 
-fn choose<E: Element>(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
-    let condition = &input::<Bool>(call, inputs, 0);
-    let a = &input::<E>(call, inputs, 1);
-    let b = &input::<E>(call, inputs, 2);
+fn choose<E: Element>(inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
+    let condition = &inputs.get::<Bool>(0);
+    let a = &inputs.get::<E>(1);
+    let b = &inputs.get::<E>(2);
     output.write::<E, _>(|| {
         let mut of_condition = Vec::new();
         let mut of_a = Vec::new();
@@ -162,11 +219,10 @@ fn choose<E: Element>(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>)
 }
 
 fn clamp<E: Element<Compute: Number>>(
-    call: &Call,
-    inputs: &Inputs<'_>,
+    inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
-    let [a, low, high] = [0, 1, 2].map(|place| input::<E>(call, inputs, place));
+    let [a, low, high] = [0, 1, 2].map(|place| inputs.get::<E>(place));
     let a = &a;
     let low = &low;
     let high = &high;
@@ -187,27 +243,94 @@ fn clamp<E: Element<Compute: Number>>(
 }
 
 /// A copy, a fill or a conversion.
-fn copy(call: &Call, inputs: &Inputs<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
+fn copy(call: &Call, inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
     let to = call.outputs()[0].0;
     match call.inputs()[0] {
         // The bits of numbers are copied as they are.
         Argument::Array(from, _) if from == to && to != DType::Bool => match to.size() {
-            1 => output.map::<u8, u8>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
-            2 => output.map::<u16, u16>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
-            4 => output.map::<u32, u32>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
-            _ => output.map::<u64, u64>(&input(call, inputs, 0), |a, out| out.copy_from_slice(a)),
+            1 => output.map::<u8, u8>(&inputs.get(0), |a, out| out.copy_from_slice(a)),
+            2 => output.map::<u16, u16>(&inputs.get(0), |a, out| out.copy_from_slice(a)),
+            4 => output.map::<u32, u32>(&inputs.get(0), |a, out| out.copy_from_slice(a)),
+            _ => output.map::<u64, u64>(&inputs.get(0), |a, out| out.copy_from_slice(a)),
         },
         Argument::Array(DType::Bool, _) => {
-            with_element!(to, E => output.map::<E, Bool>(&input(call, inputs, 0), |a, out| {
+            with_element!(to, E => output.map::<E, Bool>(&inputs.get(0), |a, out| {
                 map(a, out, <E as Element>::Compute::from_bool);
             }))
         }
         Argument::Array(from, _) => with_element!(numbers from, F => {
-            let a = &input::<F>(call, inputs, 0);
+            let a = &inputs.get::<F>(0);
             with_element!(to, E => output.map::<E, F>(a, <<F as Element>::Compute as Number>::convert::<<E as Element>::Compute>()))
         }),
         Argument::Scalar(_) => with_element!(to, E => {
-            output.map::<E, E>(&input(call, inputs, 0), |a, out| map(a, out, identity))
+            output.map::<E, E>(&inputs.get(0), |a, out| map(a, out, identity))
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute;
+
+    fn array(dtype: DType, shape: &[usize]) -> Argument {
+        Argument::Array(dtype, Layout::contiguous(shape).unwrap())
+    }
+
+    /// Bytes that are numbers of any type, none of them a NaN of which bits may be lost.
+    fn numbers(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at * 37 % 101) as u8 & 0x3f).collect()
+    }
+
+    /// More than threads share, and the last part is shorter than the others.
+    const SHAPE: [usize; 2] = [101, 997];
+
+    #[test]
+    fn a_call_in_place_writes_what_it_writes_elsewhere() {
+        let [f32s, f16s, i32s] = [DType::F32, DType::F16, DType::I32].map(|dtype| array(dtype, &SHAPE));
+        let row = array(DType::F32, &[997]);
+        let calls = [
+            (Operator::from(Unary::Exp), vec![f16s], f16s, 0),
+            (Binary::Sub.into(), vec![f32s, row], f32s, 0),
+            (Binary::Div.into(), vec![row, f32s], f32s, 1),
+            (Binary::Sub.into(), vec![f32s, Argument::Scalar(2.into())], f32s, 0),
+            (Operator::Copy, vec![i32s], f32s, 0),
+            (Operator::Where, vec![array(DType::Bool, &[997]), f32s, row], f32s, 1),
+        ];
+        for (operator, inputs, output, place) in calls {
+            let call = Call::new(operator, &inputs, &[output]).unwrap();
+            let bytes: Vec<Option<Vec<u8>>> = (call.inputs().iter())
+                .map(|input| input.array().map(|(dtype, layout)| (dtype, layout.range().len())))
+                .map(|array| {
+                    array.map(|(dtype, len)| match dtype {
+                        DType::Bool => (0..len).map(|at| u8::from(at % 3 == 0)).collect(),
+                        _ => numbers(len * dtype.size()),
+                    })
+                })
+                .collect();
+            let mut elsewhere = vec![0; bytes[place].as_ref().unwrap().len()];
+            let read: Vec<_> = bytes.iter().map(Option::as_deref).collect();
+            compute(&call, &read, &mut [&mut elsewhere]).unwrap();
+            let mut in_place = bytes[place].clone().unwrap();
+            let sources: Vec<_> = (read.iter().enumerate())
+                .map(|(at, bytes)| match bytes {
+                    Some(_) if at == place => Source::Output,
+                    Some(bytes) => Source::Bytes(bytes),
+                    None => Source::Scalar,
+                })
+                .collect();
+            run_in_place(&call, &sources, &mut in_place).unwrap();
+            assert!(in_place == elsewhere, "{call}");
+            assert!(in_place != bytes[place].clone().unwrap(), "{call}");
+        }
+    }
+
+    #[test]
+    fn both_inputs_may_be_the_output() {
+        let numbers = array(DType::F32, &SHAPE);
+        let call = Call::new(Binary::Add, &[numbers, numbers], &[numbers]).unwrap();
+        let mut out: Vec<f32> = (0..SHAPE[0] * SHAPE[1]).map(|at| at as f32).collect();
+        run_in_place(&call, &[Source::Output, Source::Output], bytemuck::cast_slice_mut(&mut out)).unwrap();
+        assert!(out.iter().enumerate().all(|(at, &value)| value == 2.0 * at as f32));
     }
 }

@@ -3,7 +3,9 @@
 use device_kernels::{Call, ComputeOnHost, Coverage, DType, KernelSet, Layout, Operator, Reduction, Sorted};
 use device_registry::Device;
 use device_registry::backend::{BackendError, Launch};
+use smallvec::SmallVec;
 
+use crate::call_bytes::Source;
 use crate::element::{Bool, with_element};
 use crate::elementwise::{self, Inputs};
 use crate::index::{Indices, gather, index_assign, index_select, put, put_bool, scatter, with_index};
@@ -26,7 +28,13 @@ impl KernelSet for HostKernels {
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         call_bytes::with_bytes(call, launch.spans(), self.memory, |inputs, outputs| {
-            (self.compute)(call, inputs, outputs)
+            let is_in_place = inputs.iter().any(|input| matches!(input, Source::Output));
+            if is_in_place && self.is_own && !call.is_empty() && elementwise::can_be_in_place(call) {
+                return elementwise::run_in_place(call, inputs, outputs[0]);
+            }
+            let before = if is_in_place { outputs[0].to_vec() } else { Vec::new() };
+            let inputs: SmallVec<[_; 4]> = inputs.iter().map(|input| input.bytes(&before)).collect();
+            (self.compute)(call, &inputs, outputs)
         })
     }
 }

@@ -52,13 +52,15 @@ pub struct HostKernels {
     is_host: bool,
     coverage: Vec<Coverage>,
     compute: ComputeOnHost,
+    /// Whether that is this crate's own.
+    is_own: bool,
 }
 
 impl HostKernels {
     /// Kernels for memory that `memory` finds.
     #[must_use]
     pub fn new(memory: HostMemoryOf) -> Self {
-        Self::computing(memory, Coverage::of_all(), compute)
+        Self { is_own: true, ..Self::computing(memory, Coverage::of_all(), compute) }
     }
 
     /// Your own kernel for such memory, such as one for an [operator that a crate
@@ -71,7 +73,7 @@ impl HostKernels {
     /// [`Layout::range`]: device_kernels::Layout::range
     #[must_use]
     pub fn computing(memory: HostMemoryOf, coverage: Vec<Coverage>, compute: ComputeOnHost) -> Self {
-        Self { memory, is_host: false, coverage, compute }
+        Self { memory, is_host: false, coverage, compute, is_own: false }
     }
 
     /// Says that the memory of the devices is the host's own, which any code of the host may use in their

@@ -227,7 +227,7 @@ fn fold(node: &Node, operator: Binary, mean: bool) -> Result<Plan, Failure> {
     let wide = if dtype.size() == 2 { DType::F32 } else { dtype };
     Plan::new([(operator.name(), wide), ("mul", wide), ("copy", dtype)], move |context| {
         let inputs: Vec<Array> =
-            (0..context.input_count()?).map(|at| context.array(at)).collect::<Result<_, _>>()?;
+            (0..context.input_count).map(|at| context.array(at)).collect::<Result<_, _>>()?;
         let out = context.output(0, &broadcast(inputs.iter().map(Array::shape))?)?;
         let mut all = context.converted(inputs[0].clone(), wide)?;
         for input in &inputs[1..] {
