@@ -8,10 +8,10 @@ use device_registry::backend::BackendError;
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
-use crate::arrays::{Array, CHUNK, Input, PARALLEL, write_blocks};
+use crate::arrays::{Array, BLOCK, CHUNK, Input, PARALLEL, write_blocks};
 use crate::call_bytes::Source;
 use crate::element::{Bool, Compute, Element, with_element};
-use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, zip};
+use crate::functions::{BinaryBlock, Number, UnaryBlock, map, of_bools, vectorized, zip};
 use crate::threads::on_all;
 
 /// The bytes of inputs: each array's range, and none for scalars.
@@ -27,26 +27,28 @@ pub(crate) fn can_be_in_place(call: &Call) -> bool {
     call.outputs()[0].1.is_contiguous()
 }
 
-/// Computes a call of which some inputs are the output. A thread copies a part of them, which stays in a fast
-/// cache, and then writes that part.
+/// Computes a call of which some inputs are the output. A thread copies a part of them, which stays in the
+/// fastest cache, and then writes that part.
 pub(crate) fn run_in_place(call: &Call, inputs: &[Source<'_>], out: &mut [u8]) -> Result<(), BackendError> {
+    const PART: usize = 4 * BLOCK;
     let size = call.outputs()[0].0.size();
-    let run_part = |(number, out): (usize, &mut [u8])| {
-        let before = out.to_vec();
-        let bytes: SmallVec<[_; 4]> = inputs.iter().map(|input| input.bytes(&before)).collect();
-        let layout = Layout::contiguous([out.len() / size])
-            .map_err(|error| BackendError::invalid(ErrorChain::new(&error)))?;
-        let part = Part { start: number * CHUNK, inputs, layout };
-        run_on(
-            call,
-            &Operands { call, bytes: &bytes, part: Some(&part) },
-            &mut Output { bytes: out, layout: &part.layout },
-        )
+    let run_chunk = |(chunk, out): (usize, &mut [u8])| {
+        let mut before = Vec::new();
+        out.chunks_mut(PART * size).enumerate().try_for_each(|(part, out)| {
+            before.clear();
+            before.extend_from_slice(out);
+            let bytes: SmallVec<[_; 4]> = inputs.iter().map(|input| input.bytes(&before)).collect();
+            let layout = Layout::contiguous([out.len() / size])
+                .map_err(|error| BackendError::invalid(ErrorChain::new(&error)))?;
+            let part = Part { start: chunk * CHUNK + part * PART, inputs, layout };
+            let operands = Operands { call, bytes: &bytes, part: Some(&part) };
+            run_on(call, &operands, &mut Output { bytes: out, layout: &layout })
+        })
     };
     if out.len() < PARALLEL * size {
-        return out.chunks_mut(CHUNK * size).enumerate().try_for_each(run_part);
+        return out.chunks_mut(CHUNK * size).enumerate().try_for_each(run_chunk);
     }
-    on_all(|| out.par_chunks_mut(CHUNK * size).enumerate().try_for_each(run_part))
+    on_all(|| out.par_chunks_mut(CHUNK * size).enumerate().try_for_each(run_chunk))
 }
 
 /// The inputs of a call, or of a part of it.
@@ -211,9 +213,11 @@ fn choose<E: Element>(inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<
             let condition = condition.block(start, len, &mut of_condition);
             let a = a.block(start, len, &mut of_a);
             let b = b.block(start, len, &mut of_b);
-            for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
-                *out = if *condition { *a } else { *b };
-            }
+            vectorized(|| {
+                for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+                    *out = if *condition { *a } else { *b };
+                }
+            });
         }
     })
 }
@@ -235,9 +239,11 @@ fn clamp<E: Element<Compute: Number>>(
             let a = a.block(start, len, &mut of_a);
             let low = low.block(start, len, &mut of_low);
             let high = high.block(start, len, &mut of_high);
-            for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
-                *out = a.larger(*low).smaller(*high);
-            }
+            vectorized(|| {
+                for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
+                    *out = a.larger(*low).smaller(*high);
+                }
+            });
         }
     })
 }

@@ -26,6 +26,9 @@ pub(crate) trait Number: Compute + PartialOrd {
     /// The sum, which wraps for integers.
     fn sum(self, other: Self) -> Self;
 
+    /// The product, which wraps for integers.
+    fn product(self, other: Self) -> Self;
+
     /// Converts a block, as `as` converts.
     fn convert<O: Compute>() -> UnaryBlock<Self, O>;
 
@@ -33,14 +36,15 @@ pub(crate) trait Number: Compute + PartialOrd {
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "NaN differs from itself")]
     fn larger(self, other: Self) -> Self {
-        if self != self || self > other { self } else { other }
+        // Without `||`, so that there is no branch.
+        if (self != self) | (self > other) { self } else { other }
     }
 
     /// The smaller one. NaN if one is.
     #[inline(always)]
     #[expect(clippy::eq_op, reason = "NaN differs from itself")]
     fn smaller(self, other: Self) -> Self {
-        if self != self || self < other { self } else { other }
+        if (self != self) | (self < other) { self } else { other }
     }
 }
 
@@ -163,6 +167,10 @@ macro_rules! floats {
                 self + other
             }
 
+            fn product(self, other: Self) -> Self {
+                self * other
+            }
+
             fn convert<O: Compute>() -> UnaryBlock<Self, O> {
                 |a, out| map(a, out, O::$from)
             }
@@ -213,8 +221,14 @@ macro_rules! integers {
                 }
             }
 
+            #[inline(always)]
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
+            }
+
+            #[inline(always)]
+            fn product(self, other: Self) -> Self {
+                self.wrapping_mul(other)
             }
 
             fn convert<O: Compute>() -> UnaryBlock<Self, O> {

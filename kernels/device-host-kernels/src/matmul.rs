@@ -6,13 +6,12 @@ use device_kernels::{Argument, Call, Layout};
 use device_registry::backend::BackendError;
 use rayon::prelude::*;
 
-use crate::arrays::{Array, PARALLEL, write_all};
+use crate::arrays::{Array, BLOCK, PARALLEL, write_all};
 use crate::element::{Compute, Element};
 use crate::elementwise::Inputs;
-use crate::functions::{BinaryBlock, Number};
+use crate::functions::{Number, vectorized};
 use crate::real::{Matrix, Real, Threads, multiply};
 use crate::threads::on_all;
-use device_kernels::Binary;
 
 /// The elements of an input, and where its matrices are.
 struct Operand<'a, C: Clone> {
@@ -84,16 +83,13 @@ pub(crate) fn matmul<E: Element<Compute: Real>>(
     Ok(())
 }
 
-/// The same for integers, whose sums wrap.
+/// The same for integers, whose sums and products wrap.
 pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
     call: &Call,
     inputs: &Inputs<'_>,
     out: &mut [u8],
 ) -> Result<(), BackendError> {
-    let blocks = [Binary::Add, Binary::Mul].map(E::Compute::binary);
-    let [Some(add), Some(multiply)]: [Option<BinaryBlock<E::Compute>>; 2] = blocks else {
-        return Err(crate::unsupported("products"));
-    };
+    const ROWS: usize = 8;
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
     let a_shape = a.1;
     let b_shape = b.1;
@@ -109,21 +105,28 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
         } else {
             out.fill(E::Compute::default());
         }
-        let one = |(row, out): (usize, &mut [E::Compute])| {
-            let batch = row / m;
-            let mut products = vec![E::Compute::default(); n];
-            for depth in 0..k {
-                let factor = vec![a[row * k + depth]; n];
-                let of_b = &b[(batch * k + depth) * n..][..n];
-                multiply(&factor, of_b, &mut products);
-                let sums = out.to_vec();
-                add(&sums, &products, out);
+        // Some rows at a time, so that each part of a row of `b` is read once for them.
+        let some = |(place, out): (usize, &mut [E::Compute])| {
+            for start in (0..n).step_by(BLOCK) {
+                let end = n.min(start + BLOCK);
+                for depth in 0..k {
+                    for (row, out) in out.chunks_mut(n).enumerate() {
+                        let row = place * ROWS + row;
+                        let factor = a[row * k + depth];
+                        let of_b = &b[(row / m * k + depth) * n..][start..end];
+                        vectorized(|| {
+                            for (out, b) in out[start..end].iter_mut().zip(of_b) {
+                                *out = out.sum(factor.product(*b));
+                            }
+                        });
+                    }
+                }
             }
         };
         if out.len().saturating_mul(k) <= PARALLEL {
-            out.chunks_mut(n).enumerate().for_each(one);
+            out.chunks_mut(ROWS * n).enumerate().for_each(some);
         } else {
-            on_all(|| out.par_chunks_mut(n).enumerate().for_each(one));
+            on_all(|| out.par_chunks_mut(ROWS * n).enumerate().for_each(some));
         }
     });
     Ok(())
