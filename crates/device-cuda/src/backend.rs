@@ -37,8 +37,8 @@ impl Backend for Cuda {
 
     fn open(&self, ordinal: usize) -> Result<OpenedDevice, BackendError> {
         let opened = OpenedDevice::new(self, CudaDriver::open(self.library, ordinal)?);
-        // SAFETY: device, memory and streams return the four kinds of the README only, each for the object
-        // that they own, which lives as long as they do.
+        // SAFETY: device, memory and streams return the kinds of `docs/plugins/names.md` only, each for the
+        // object that they own, which lives as long as they do.
         Ok(unsafe { opened.with_native_handles() })
     }
 }

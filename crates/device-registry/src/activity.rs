@@ -9,7 +9,7 @@
 //! | memory | [`Allocated`](Activity::Allocated), [`Freed`](Activity::Freed), [`AllocationFailed`](Activity::AllocationFailed), each with what is in use |
 //! | queued work | [`Enqueued`](Activity::Enqueued), [`Begun`](Activity::Begun), [`Ended`](Activity::Ended) |
 //! | blocking calls and waits of the host | [`Called`](Activity::Called), [`Returned`](Activity::Returned) |
-//! | the program's own parts | [`Entered`](Activity::Entered), [`Left`](Activity::Left), by [`span`]; [`StreamLabeled`](Activity::StreamLabeled), by [`Stream::set_label`](crate::Stream::set_label) |
+//! | the program's own parts | [`Entered`](Activity::Entered), [`Left`](Activity::Left), by [`span`]; [`StreamCreated`](Activity::StreamCreated); [`StreamLabeled`](Activity::StreamLabeled), by [`Stream::set_label`](crate::Stream::set_label) |
 //!
 //! A crate with an observer registers it as a backend does, and is one line in a program's `Cargo.toml`:
 //!

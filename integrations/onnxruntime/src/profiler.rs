@@ -285,14 +285,35 @@ impl Seen {
                 let ended = Ended { time: record.time, clock: Clock::Host, outcome };
                 self.pieces.entry(call).or_default().ended = Some(ended);
             }
-            _ => {}
+            Activity::Loaded { .. }
+            | Activity::Opened { .. }
+            | Activity::Closed
+            | Activity::Lost
+            | Activity::Reset
+            | Activity::StreamCreated { .. }
+            | Activity::StreamLabeled { .. }
+            | Activity::Allocated { .. }
+            | Activity::AllocationFailed { .. }
+            | Activity::Freed { .. }
+            | Activity::Enqueued { .. }
+            | Activity::Called { .. }
+            | Activity::Left { .. }
+            | _ => {}
         }
     }
 }
 
 /// Whether the device has something to do for it.
 fn is_shown(what: &Work) -> bool {
-    matches!(what, Work::Launch { .. } | Work::HostCall) || what.bytes().is_some()
+    match what {
+        Work::Write { .. }
+        | Work::Read { .. }
+        | Work::Copy { .. }
+        | Work::Fill { .. }
+        | Work::Launch { .. }
+        | Work::HostCall => true,
+        Work::Record | Work::WaitForEvent { .. } | Work::Wait(_) | _ => false,
+    }
 }
 
 /// Keeps the records of a device.

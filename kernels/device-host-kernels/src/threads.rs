@@ -31,6 +31,7 @@ pub(crate) fn on_all<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 mod tests {
     use std::cell::Cell;
 
+    use device_kernels::short::{ELEMENTS, SORTED};
     use device_kernels::{
         Argument, Binary, Call, DType, Extremum, Layout, Operator, Reduction, Sorted, Unary, Update,
     };
@@ -70,21 +71,25 @@ mod tests {
                 Call::new(operator, &inputs, &[array(dtype, output)]).unwrap()
             };
             let indexed = |operator: Operator, first: Argument, second: Argument| {
-                Call::new(operator, &[first, second], &[array(dtype, &[8192])]).unwrap()
+                Call::new(operator, &[first, second], &[array(dtype, &[ELEMENTS])]).unwrap()
             };
-            let values = || array(dtype, &[8192]);
-            let indices = || array(DType::I64, &[8192]);
-            let sorted = array(dtype, &[1024]);
+            let values = || array(dtype, &[ELEMENTS]);
+            let indices = || array(DType::I64, &[ELEMENTS]);
+            let sorted = array(dtype, &[SORTED]);
             let sort = Operator::Sort { dim, descending: true, sorted: Sorted::Both };
             let mut calls = vec![
-                Call::new(sort, &[sorted], &[sorted, array(DType::I64, &[1024])]).unwrap(),
+                Call::new(sort, &[sorted], &[sorted, array(DType::I64, &[SORTED])]).unwrap(),
                 of(Operator::MatMul, &[&[32, 32], &[32, 32]], &[32, 32]),
                 of(Operator::MatMul, &[&[4, 2048], &[2048, 4]], &[4, 4]),
                 of(Operator::MatMul, &[&[64, 8, 8], &[64, 8, 8]], &[64, 8, 8]),
-                of(Binary::Mul.into(), &[&[8, 1024], &[1024]], &[8, 1024]),
-                of(Unary::Neg.into(), &[&[8192]], &[8192]),
-                of(Operator::Reduce { reduction: Reduction::Sum, dims: [0].into() }, &[&[8192]], &[1]),
-                of(Operator::Reduce { reduction: Reduction::Max, dims: [1].into() }, &[&[64, 128]], &[64, 1]),
+                of(Binary::Mul.into(), &[&[8, ELEMENTS / 8], &[ELEMENTS / 8]], &[8, ELEMENTS / 8]),
+                of(Unary::Neg.into(), &[&[ELEMENTS]], &[ELEMENTS]),
+                of(Operator::Reduce { reduction: Reduction::Sum, dims: [0].into() }, &[&[ELEMENTS]], &[1]),
+                of(
+                    Operator::Reduce { reduction: Reduction::Max, dims: [1].into() },
+                    &[&[64, ELEMENTS / 64]],
+                    &[64, 1],
+                ),
                 Call::new(Operator::ArgReduce { extremum, dim }, &[values()], &[array(DType::I64, &[1])])
                     .unwrap(),
                 indexed(Operator::Gather { dim }, values(), indices()),
@@ -93,8 +98,8 @@ mod tests {
                 indexed(Operator::IndexAssign { dim, update: Update::Add }, indices(), values()),
             ];
             if dtype.is_float() {
-                calls.push(of(Operator::Softmax { dim }, &[&[8192]], &[8192]));
-                calls.push(of(Operator::LogSoftmax { dim: 1 }, &[&[8192, 1]], &[8192, 1]));
+                calls.push(of(Operator::Softmax { dim }, &[&[ELEMENTS]], &[ELEMENTS]));
+                calls.push(of(Operator::LogSoftmax { dim: 1 }, &[&[ELEMENTS, 1]], &[ELEMENTS, 1]));
             }
             for call in &calls {
                 assert!(call.is_short(), "{call}");

@@ -140,10 +140,10 @@ impl Call {
         &self.0.byte_ranges
     }
 
-    /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. No array
-    /// has more than 8,192 elements, or 1,024 in a sort. A matrix multiplication has at most 524,288
-    /// products, or 32,768 of integers. Convolutions and poolings are never short, and a custom operator is
-    /// if its definition says that it is light.
+    /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. Its
+    /// arrays have some thousands of elements, and a matrix multiplication some hundreds of thousands of
+    /// products. Convolutions and poolings are never short, and a custom operator is if its definition says
+    /// that it is light.
     #[must_use]
     pub fn is_short(&self) -> bool {
         is_short(self.operator(), self.inputs(), self.outputs())

@@ -18,7 +18,8 @@ mod problem;
 mod run;
 mod scalar;
 mod set;
-mod short;
+#[doc(hidden)]
+pub mod short;
 
 pub use argument::Argument;
 pub use buffers::BufferProblem;

@@ -7,10 +7,10 @@ use crate::operator::Operator;
 
 /// The number of elements of the largest array of a short call. On one core, an element-wise operator takes
 /// about as long for so many as handing it to another thread does.
-const ELEMENTS: usize = 8 << 10;
+pub const ELEMENTS: usize = 8 << 10;
 
 /// The number of elements of a short sort, each of which is compared with several others.
-const SORTED: usize = 1 << 10;
+pub const SORTED: usize = 1 << 10;
 
 /// The number of products of a short matrix multiplication: of floating-point numbers, some ten of which one
 /// core computes in a nanosecond, and of integers.

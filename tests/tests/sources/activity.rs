@@ -5,12 +5,14 @@ use std::fs;
 
 use device_registry_tests::workspace;
 
-/// The viewers, and the enums of which they take each variant apart. `flight_recorder.rs` prints what it does
-/// not know as well.
-const VIEWERS: [(&str, &[&str]); 4] = [
+/// The viewers and the page of the enum itself, with the enums of which they name each variant.
+/// `flight_recorder.rs` prints what it does not know as well.
+const VIEWERS: [(&str, &[&str]); 6] = [
+    ("crates/device-registry/src/activity.rs", &["Activity"]),
     ("crates/device-trace/src/chrome.rs", &["Activity", "Work"]),
     ("crates/device-trace/src/events.rs", &["Activity"]),
     ("crates/device-trace/src/memory.rs", &["Activity"]),
+    ("integrations/onnxruntime/src/profiler.rs", &["Activity", "Work"]),
     ("integrations/torch/src/activity.rs", &["Activity", "Work"]),
 ];
 

@@ -6,5 +6,6 @@ mod left_out;
 mod locks;
 mod pages;
 mod pass_throughs;
+mod rust_version;
 mod unused_dependencies;
 mod variables;

@@ -82,6 +82,7 @@ macro_rules! functions {
     };
 }
 
+// One that is younger than the oldest driver raises `OLDEST_DRIVER`, and the version in the README.
 functions! {
     fn cuInit(flags: c_uint);
     fn cuDriverGetVersion(version: *mut c_int);

@@ -355,7 +355,7 @@ impl OpenDevice {
     }
 
     /// Drops a value of the driver. On a thread that may not use devices, or the thread of a stream, it
-    /// defers the drop to the next call.
+    /// defers the drop, to the end of a piece of work or the next call.
     pub(crate) fn drop_when_allowed<T: Send + 'static>(&self, value: T) {
         if !self.is_of_this_process() {
             // The driver is unusable in a fork: calling it to free memory may hang.
