@@ -41,3 +41,19 @@ def test_a_trace_names_the_nodes(program, tmp_path):
     program(text, DEVICE_ORT="openreg", DEVICE_TRACE=str(trace))
     text = trace.read_text()
     assert '"name":"MatMul"' in text and '"name":"Relu"' in text
+
+
+def test_a_view_lies_in_the_memory_of_its_input(program, tmp_path):
+    text = f"""
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.profile_file_prefix = {str(tmp_path / "profile")!r}
+    session = onnxruntime.InferenceSession(model("Neg", *["Flatten"] * 4, "Relu"), options, providers=["openreg:0"])
+    print((session.run(None, {{"x": x}})[0] == numpy.maximum(-x, 0)).all())
+    print(session.end_profiling())
+    """
+    right, path = program(text, DEVICE_ORT="openreg").split()
+    with open(path) as file:
+        kernels = sorted(event["name"] for event in json.load(file) if event["cat"] == "Kernel")
+    assert (right, kernels) == ("True", ["neg", "read", "relu", "write"])
