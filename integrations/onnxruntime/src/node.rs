@@ -355,17 +355,6 @@ pub(crate) fn moved_as(number: TypeNumber) -> Option<DType> {
     dtype_of(number)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn kernels_have_no_int8() {
-        let int8 = Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8 as TypeNumber;
-        assert!(dtype_of(int8).is_none(), "then `moved_as`, `is_int8` and `Int8Inputs` have no purpose");
-    }
-}
-
 /// # Safety
 ///
 /// `get` writes a text to the room, and its length with the NUL; without room it writes the length alone.
@@ -516,4 +505,15 @@ pub(crate) unsafe fn elements(api: Api, value: *const OrtValue) -> Option<(DType
         _ => return None,
     };
     Some((dtype, values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_have_no_int8() {
+        let int8 = Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8 as TypeNumber;
+        assert!(dtype_of(int8).is_none(), "then `moved_as`, `is_int8` and `Int8Inputs` have no purpose");
+    }
 }
