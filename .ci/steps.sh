@@ -267,46 +267,19 @@ in_burn() {
     export CUBECL_AUTOTUNE_LEVEL=minimal
 }
 
-# The examples of burn, on each kind of device: with all kernels, with those of a file, and with none.
-burn_programs() {
-    local device plugins programs=$CARGO_TARGET_DIR/debug
-    plugins=$(mktemp -d)
-    sh ../../examples/custom-backend/c/build.sh "$plugins"
-    "$programs/digits" --device myc:1 --plugins "$plugins" --epochs 1
-    rm -rf "$plugins"
-    "$programs/unchanged" --device mycpu
-    DEVICE_KERNELS_DISABLE='*' "$programs/unchanged" --device openreg:1
-    DEVICE_KERNELS_DISABLE='*' "$programs/digits" --device openreg:1 --epochs 1
-    for device in cpu openreg:1 opencl; do
-        DEVICE_BURN_FALLBACK=deny "$programs/unchanged" --device "$device"
-        DEVICE_BURN_FALLBACK=deny "$programs/digits" --device "$device" --epochs 1
-    done
-}
-
-step run burn 420 'burn on registered devices'
+step run burn 220 'burn on registered devices'
 burn() {
+    local device
     install_drivers
     in_burn
-    # With the features of the programs below: Cargo would build burn once more for others.
-    cargo test --locked --features unchanged/opencl,digits/opencl
-    burn_programs
-    burn_served
-}
-
-# A server of another process among the devices.
-burn_served() {
-    local address folder printed programs=$CARGO_TARGET_DIR/debug
-    folder=$(mktemp -d)
-    (umask 077 && echo a-token >"$folder/token")
-    exec 3< <(exec "$programs/burn-serve" --device openreg:0 --token-file "$folder/token" --listen 127.0.0.1:0)
-    # shellcheck disable=SC2064 # The server is this one.
-    trap "kill $!" EXIT
-    read -r _ _ address _ <&3
-    printed=$("$programs/digits" --devices "cpu,$address" --token-file "$folder/token" --epochs 1)
-    printf '%s\n' "$printed"
-    # It has asked the server.
-    grep -q "^at $address, since its start:" <<<"$printed"
-    rm -rf "$folder"
+    # Without what has burn's own servers: a network stack, which takes as long to build as all else.
+    cargo test --locked -p burn-ndarray -p device-burn -p device-burn-backend -p device-burn-kernel-tests -p device-burn-tests \
+        -p programs -p unchanged --features unchanged/opencl
+    for device in cpu openreg:1 opencl; do
+        DEVICE_BURN_FALLBACK=deny "$CARGO_TARGET_DIR/debug/unchanged" --device "$device"
+    done
+    "$CARGO_TARGET_DIR/debug/unchanged" --device mycpu
+    DEVICE_KERNELS_DISABLE='*' "$CARGO_TARGET_DIR/debug/unchanged" --device openreg:1
 }
 
 # Makes an environment of Python with what the tests of a folder need, and goes to the folder. `venv` is empty where Python's
@@ -659,6 +632,48 @@ torch-programs() {
     python -m pip install --quiet --disable-pip-version-check --no-deps -r programs/requirements.txt
     python programs/run.py --on openreg openreg/cpu opencl --markdown ../../docs/torch.md
     rm -rf "$venv"
+}
+
+# The examples of burn, on each kind of device: with all kernels, with those of a file, and with none.
+burn_programs() {
+    local device plugins programs=$CARGO_TARGET_DIR/debug
+    plugins=$(mktemp -d)
+    sh ../../examples/custom-backend/c/build.sh "$plugins"
+    "$programs/digits" --device myc:1 --plugins "$plugins" --epochs 1
+    rm -rf "$plugins"
+    "$programs/unchanged" --device mycpu
+    DEVICE_KERNELS_DISABLE='*' "$programs/unchanged" --device openreg:1
+    DEVICE_KERNELS_DISABLE='*' "$programs/digits" --device openreg:1 --epochs 1
+    for device in cpu openreg:1 opencl; do
+        DEVICE_BURN_FALLBACK=deny "$programs/unchanged" --device "$device"
+        DEVICE_BURN_FALLBACK=deny "$programs/digits" --device "$device" --epochs 1
+    done
+}
+
+# A server of another process among the devices.
+burn_served() {
+    local address folder printed programs=$CARGO_TARGET_DIR/debug
+    folder=$(mktemp -d)
+    (umask 077 && echo a-token >"$folder/token")
+    exec 3< <(exec "$programs/burn-serve" --device openreg:0 --token-file "$folder/token" --listen 127.0.0.1:0)
+    # shellcheck disable=SC2064 # The server is this one.
+    trap "kill $!" EXIT
+    read -r _ _ address _ <&3
+    printed=$("$programs/digits" --devices "cpu,$address" --token-file "$folder/token" --epochs 1)
+    printf '%s\n' "$printed"
+    # It has asked the server.
+    grep -q "^at $address, since its start:" <<<"$printed"
+    rm -rf "$folder"
+}
+
+step slow burn-served 500 'burn: all tests, training on each kind of device, and servers of other processes among the devices'
+burn-served() {
+    install_drivers
+    in_burn
+    # With the features of the programs below: Cargo would build burn once more for others.
+    cargo test --locked --features unchanged/opencl,digits/opencl
+    burn_programs
+    burn_served
 }
 
 step slow burn-next 450 'burn 0.23 on registered devices, without a patch: the tests and the programs'
