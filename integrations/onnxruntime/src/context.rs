@@ -295,7 +295,7 @@ impl Context {
 
     fn uploaded(&self, dtype: DType, len: usize, bytes: Vec<u8>) -> Result<Array, Failure> {
         let array = self.scratch(dtype, &[len])?;
-        self.stream.to_enqueue()?.write(&array.buffer, 0, bytes)?;
+        self.stream.enqueue(|stream| stream.write(&array.buffer, 0, bytes))?;
         Ok(array)
     }
 
@@ -330,7 +330,7 @@ impl Context {
     ) -> Result<(), Failure> {
         let inputs: SmallVec<[_; 3]> = inputs.iter().map(Input::operand).collect();
         let outputs: SmallVec<[_; 2]> = outputs.iter().map(|output| output.operand()).collect();
-        Ok(run_ref(self.stream.to_enqueue()?, operator, &inputs, &outputs)?)
+        self.stream.enqueue(|stream| run_ref(stream, operator, &inputs, &outputs))
     }
 }
 

@@ -127,6 +127,6 @@ unsafe extern "system" fn transpose(
         };
         let stream = stream.ok_or_else(|| Failure::new("a scan without a stream"))?;
         let input = input.with_layout(input.layout.permute(dims)?);
-        Ok(run_ref(stream.to_enqueue()?, Operator::Copy, &[input.operand()], &[output.operand()])?)
+        stream.enqueue(|stream| run_ref(stream, Operator::Copy, &[input.operand()], &[output.operand()]))
     })
 }

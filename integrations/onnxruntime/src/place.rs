@@ -2,11 +2,10 @@
 
 use std::ffi::CString;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use device_addresses::Addresses;
-use device_registry::{Buffer, Device, DeviceError, Event, Stream};
+use device_registry::{Buffer, Device, DeviceError, Stream};
 use parking_lot::Mutex;
 
 use crate::api::text;
@@ -35,10 +34,6 @@ struct Opened {
     addresses: Mutex<Addresses>,
     /// The streams of runs.
     of_runs: Mutex<Vec<Weak<RunStream>>>,
-    /// How many writes outside of runs there were.
-    writes: AtomicU64,
-    /// An event behind the last of them.
-    written: Mutex<Option<Event>>,
 }
 
 static PLACES: Mutex<Vec<&'static Place>> = Mutex::new(Vec::new());
@@ -98,14 +93,7 @@ impl Place {
         // Of two threads, the stream of one is used.
         Ok(self.opened.get_or_init(|| {
             let range = addresses.range();
-            Opened {
-                stream,
-                range,
-                addresses: Mutex::new(addresses),
-                of_runs: Mutex::default(),
-                writes: AtomicU64::new(0),
-                written: Mutex::new(None),
-            }
+            Opened { stream, range, addresses: Mutex::new(addresses), of_runs: Mutex::default() }
         }))
     }
 
@@ -124,41 +112,15 @@ impl Place {
         Ok(())
     }
 
-    /// The stream of copies outside of runs, behind all work that runs have enqueued until now.
-    pub(crate) fn outside_of_runs(&self) -> Result<&Stream, Failure> {
-        let opened = self.opened()?;
-        let of_runs: Vec<_> = opened.of_runs.lock().iter().filter_map(Weak::upgrade).collect();
-        for stream in of_runs {
-            if let Some(event) = stream.event()? {
-                opened.stream.wait_event(&event)?;
-            }
-        }
-        Ok(&opened.stream)
+    /// The stream of copies outside of runs. Each of them is waited for.
+    pub(crate) fn stream(&self) -> Result<&Stream, Failure> {
+        self.opened().map(|opened| &opened.stream)
     }
 
-    /// Puts all later work of runs behind what was written [outside of them](Self::outside_of_runs).
-    pub(crate) fn has_written(&self) -> Result<(), Failure> {
-        let opened = self.opened()?;
-        let mut written = opened.written.lock();
-        *written = Some(opened.stream.record()?);
-        opened.writes.fetch_add(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// An event behind the last write outside of runs, and how many of these there were, if there are more
-    /// than `count`.
-    pub(crate) fn written_since(&self, count: u64) -> Option<(Event, u64)> {
-        let opened = self.opened.get()?;
-        if opened.writes.load(Ordering::Acquire) == count {
-            return None;
-        }
-        let written = opened.written.lock();
-        Some((written.clone()?, opened.writes.load(Ordering::Relaxed)))
-    }
-
-    /// Waits for all work.
-    pub(crate) fn synchronize(&self) -> Result<(), Failure> {
-        Ok(self.outside_of_runs()?.synchronize()?)
+    /// Waits for all work that runs have enqueued until now, and returns the first failure.
+    pub(crate) fn wait_for_runs(&self) -> Result<(), Failure> {
+        let of_runs: Vec<_> = self.opened()?.of_runs.lock().iter().filter_map(Weak::upgrade).collect();
+        of_runs.iter().map(|stream| stream.wait_for_copy()).fold(Ok(()), Result::and)
     }
 
     /// Allocates, for a stream if there is one, and returns the address. The reason of a failure is kept for

@@ -361,7 +361,7 @@ unsafe extern "system" fn is_concurrent(_: *mut Ep, is_supported: *mut bool) -> 
 unsafe extern "system" fn sync(table: *mut Ep) -> OrtStatusPtr {
     // SAFETY: see `name`.
     let provider = unsafe { Provider::of(table) };
-    provider.api.guard(|| provider.place.synchronize())
+    provider.api.guard(|| provider.place.wait_for_runs())
 }
 
 unsafe extern "system" fn create_profiler(table: *mut Ep, created: *mut *mut ProfilerImpl) -> OrtStatusPtr {
@@ -476,7 +476,7 @@ unsafe extern "system" fn compute(kernel: *mut KernelImpl, context: *mut OrtKern
         let context = unsafe { Context::new(kernel.api, kernel.place, context)? };
         let _span = activity::span(&kernel.name);
         let done = match &kernel.run {
-            Some((operator, run)) => run(&context)
+            Some((operator, run)) => crate::api::caught(|| run(&context))
                 .map_err(|failure| failure.of(format_args!("{operator} on `{}`", kernel.place.device))),
             None => context.copy_between_host_and_device(),
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device_registry::{Buffer, Event, Stream};
 use ort_sys::{OrtStatusPtr, OrtSyncStream};
@@ -19,25 +19,23 @@ use crate::place::Place;
 pub(crate) struct RunStream {
     stream: Stream,
     pub(crate) place: &'static Place,
-    /// Whether there may be work that nothing has waited for.
-    is_busy: AtomicBool,
-    /// How many [writes outside of runs](Place::has_written) its work comes after.
-    after: AtomicU64,
+    /// How many operations were enqueued, and how many of them something has waited for.
+    enqueued: AtomicU64,
+    done: AtomicU64,
     /// A failure that ONNX Runtime has only logged, until the end of the run.
     failure: Mutex<Option<Failure>>,
 }
 
 impl RunStream {
-    /// The stream, for an operation that is enqueued now, behind what was [written outside of
-    /// runs](Place::has_written).
-    pub(crate) fn to_enqueue(&self) -> Result<&Stream, Failure> {
-        self.is_busy.store(true, Ordering::Relaxed);
-        let after = self.after.load(Ordering::Relaxed);
-        if let Some((event, writes)) = self.place.written_since(after) {
-            self.stream.wait_event(&event)?;
-            self.after.store(writes, Ordering::Relaxed);
-        }
-        Ok(&self.stream)
+    /// Enqueues an operation.
+    pub(crate) fn enqueue<E: Into<Failure>>(
+        &self,
+        operation: impl FnOnce(&Stream) -> Result<(), E>,
+    ) -> Result<(), Failure> {
+        let enqueued = operation(&self.stream);
+        // Not before: until then, another thread's wait does not include it.
+        self.enqueued.fetch_add(1, Ordering::Release);
+        enqueued.map_err(E::into)
     }
 
     /// Allocates memory that work of the stream uses first.
@@ -45,17 +43,30 @@ impl RunStream {
         Ok(self.stream.allocate(len)?)
     }
 
-    /// An event behind all work, if there may be some.
-    pub(crate) fn event(&self) -> Result<Option<Event>, Failure> {
-        if self.is_busy.load(Ordering::Relaxed) { Ok(Some(self.stream.record()?)) } else { Ok(None) }
+    fn is_busy(&self) -> bool {
+        self.enqueued.load(Ordering::Acquire) != self.done.load(Ordering::Acquire)
     }
 
-    /// Waits for all work, and for what was written outside of runs. A failure is reported once, to the first
-    /// that waits.
+    /// An event behind all work, if there may be some that nothing has waited for.
+    fn event(&self) -> Result<Option<Event>, Failure> {
+        if self.is_busy() { Ok(Some(self.stream.record()?)) } else { Ok(None) }
+    }
+
+    /// Waits for all work. A failure is reported once, to the first that waits.
     pub(crate) fn synchronize(&self) -> Result<(), Failure> {
-        let stream = self.to_enqueue()?;
-        self.is_busy.store(false, Ordering::Relaxed);
-        Ok(stream.synchronize()?)
+        let enqueued = self.enqueued.load(Ordering::Acquire);
+        let done = self.stream.synchronize();
+        self.done.fetch_max(enqueued, Ordering::Release);
+        Ok(done?)
+    }
+
+    /// Waits for the work that is enqueued, for a copy outside of runs. The run that fails hears of it too.
+    pub(crate) fn wait_for_copy(&self) -> Result<(), Failure> {
+        let Some(event) = self.event()? else { return Ok(()) };
+        event.synchronize().map_err(|error| {
+            let _ = self.keep(self.synchronize());
+            error.into()
+        })
     }
 
     /// Keeps a failure for the end of the run, as ONNX Runtime would only log it.
@@ -92,8 +103,8 @@ pub(crate) fn create(api: Api, place: &'static Place) -> Result<*mut StreamImpl,
     let stream = Arc::new(RunStream {
         stream,
         place,
-        is_busy: AtomicBool::new(false),
-        after: AtomicU64::new(0),
+        enqueued: AtomicU64::new(0),
+        done: AtomicU64::new(0),
         failure: Mutex::new(None),
     });
     place.add_stream(&stream)?;
@@ -149,12 +160,7 @@ unsafe extern "system" fn release(table: *mut StreamImpl) {
     // SAFETY: it is one of `create`, and is not used again.
     let handle = unsafe { Box::from_raw(table.cast::<Handle>()) };
     // Later work may use memory that this stream still writes to. A panic of a driver ends here.
-    let _ = crate::api::caught(|| {
-        if handle.stream.is_busy.load(Ordering::Relaxed) {
-            handle.stream.synchronize()?;
-        }
-        Ok(())
-    });
+    let _ = crate::api::caught(|| if handle.stream.is_busy() { handle.stream.synchronize() } else { Ok(()) });
 }
 
 unsafe extern "system" fn handle(table: *mut StreamImpl) -> *mut c_void {
@@ -172,13 +178,9 @@ unsafe extern "system" fn run_end(table: *mut StreamImpl) -> OrtStatusPtr {
     let handle = unsafe { of_table(table) };
     handle.api.guard(|| {
         let waited = handle.stream.synchronize();
-        handle
-            .stream
-            .failure
-            .lock()
-            .take()
-            .map_or(waited, Err)
-            .map_err(|failure| failure.of("work of this run"))
+        handle.stream.failure.lock().take().map_or(waited, Err).map_err(|failure| {
+            failure.of("work of this run, or of one before it that another error had ended")
+        })
     })
 }
 
@@ -243,7 +245,7 @@ unsafe extern "system" fn wait_on_device(
         let Some(event) = notified.event.lock().clone() else { return Ok(()) };
         // SAFETY: the stream is alive.
         match unsafe { of_runtime(notified.api, consumer) } {
-            Some(consumer) => Ok(consumer.to_enqueue()?.wait_event(&event)?),
+            Some(consumer) => consumer.enqueue(|stream| stream.wait_event(&event)),
             None => Ok(event.synchronize()?),
         }
     })

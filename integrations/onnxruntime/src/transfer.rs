@@ -124,10 +124,12 @@ pub(crate) fn copy(
             let bytes = unsafe { slice::from_raw_parts(from.cast::<u8>(), len) };
             let (place, buffer, offset) = found(to as usize)?;
             match of_place(stream, place) {
-                Some(stream) => Ok(stream.to_enqueue()?.write(&buffer, offset, bytes)?),
+                Some(stream) => stream.enqueue(|stream| stream.write(&buffer, offset, bytes)),
                 None => {
-                    place.outside_of_runs()?.write(&buffer, offset, bytes)?;
-                    place.has_written()
+                    // A run that fails meanwhile reports it itself.
+                    let _ = place.wait_for_runs();
+                    place.stream()?.write(&buffer, offset, bytes)?;
+                    Ok(place.stream()?.synchronize()?)
                 }
             }
         }
@@ -135,7 +137,8 @@ pub(crate) fn copy(
             let (place, buffer, offset) = found(from as usize)?;
             match of_place(stream, place) {
                 Some(stream) => stream.synchronize()?,
-                None => place.synchronize()?,
+                // Which run has written the bytes is not known: all of them have to be right.
+                None => place.wait_for_runs()?,
             }
             // SAFETY: the tensor has so many bytes, in memory of the host that nothing else uses.
             let bytes = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), len) };
@@ -158,20 +161,13 @@ pub(crate) fn copy_on_devices(
     let source = source.slice(from_offset..from_offset.saturating_add(len))?;
     let destination = destination.slice(to_offset..to_offset.saturating_add(len))?;
     if let Some(stream) = of_place(stream, from).filter(|_| ptr::eq(from, to)) {
-        return Ok(stream.to_enqueue()?.copy(&source, &destination)?);
+        return stream.enqueue(|stream| stream.copy(&source, &destination));
     }
-    // Between devices, a copy is outside of runs: what both do next comes after it.
-    let from_stream = from.outside_of_runs()?;
-    let to_stream = to.outside_of_runs()?;
-    if !ptr::eq(from, to) {
-        to_stream.wait_event(&from_stream.record()?)?;
-    }
-    to_stream.copy(&source, &destination)?;
-    if !ptr::eq(from, to) {
-        from_stream.wait_event(&to_stream.record()?)?;
-        from.has_written()?;
-    }
-    to.has_written()
+    // Between devices, a copy is outside of runs.
+    from.wait_for_runs()?;
+    let _ = to.wait_for_runs();
+    to.stream()?.copy(&source, &destination)?;
+    Ok(to.stream()?.synchronize()?)
 }
 
 /// The stream, if it is of the device.

@@ -167,3 +167,33 @@ def test_what_a_graph_computes_on_the_cpu_is_there_when_it_is_needed(program):
     print(all((a == b).all() for outputs in found for a, b in zip(outputs, expected)))
     '''
     assert program(text, DEVICE_ORT="openreg").startswith("True\n")
+
+
+def test_what_is_written_outside_of_a_run_that_fails_is_written(program):
+    # A session's constants are copied while the runs of another one fail.
+    text = GATHER + """
+    import threading
+    bad, done, wrong = gather("openreg:0"), threading.Event(), []
+    def fail():
+        while not done.is_set():
+            try:
+                bad.run(None, at(9))
+            except Exception:
+                pass
+    threads = [threading.Thread(target=fail) for _ in range(2)]
+    [thread.start() for thread in threads]
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(numpy.zeros(1 << 12, "float32"), "gpu", 0)
+    session = onnxruntime.InferenceSession(model("Neg", shape=(1 << 12,)), providers=["openreg:0"])
+    for number in range(200):
+        value.update_inplace(numpy.full(1 << 12, number, "float32"))
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", value)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        if not (binding.copy_outputs_to_cpu()[0] == -number).all():
+            wrong.append(number)
+    done.set()
+    [thread.join() for thread in threads]
+    print(wrong)
+    """
+    assert program(text, DEVICE_ORT="openreg") == "[]\n"

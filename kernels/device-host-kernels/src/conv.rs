@@ -101,7 +101,11 @@ impl Sizes {
     /// How many lines of the output are computed at a time: those whose patches stay in a fast cache.
     fn lines(&self) -> usize {
         const PATCHES: usize = 1 << 16;
-        (PATCHES / (self.depth() * self.out[1]).max(1)).clamp(1, self.out[0].max(1))
+        // With fewer, the work of a product would be to read the weights.
+        const PIXELS: usize = 128;
+        let width = self.out[1].max(1);
+        let lines = PATCHES / (self.depth() * width).max(1);
+        lines.max(PIXELS.div_ceil(width)).clamp(1, self.out[0].max(1))
     }
 
     /// Whether a pixel of the output is made of one pixel of the image, in the same place.
@@ -198,10 +202,11 @@ pub(crate) fn conv2d<E: Element<Compute: Real>>(
     let bias = call.inputs().get(2).map(|_| array::<E>(call, inputs, 2).0);
     let bias = bias.as_ref().map(Array::to_contiguous).transpose()?;
     let forward = Forward { sizes, images: &images, weights: &weights, bias: bias.as_deref() };
-    let lines = if sizes.batch() > 1 { sizes.out[0] } else { sizes.lines() };
+    let is_batched = sizes.batch() > 1 && sizes.channels != [1, 1];
+    let lines = if is_batched { sizes.out[0] } else { sizes.lines() };
     check_patches::<E::Compute>(sizes.depth(), lines * sizes.out[1])?;
     write_all::<E>(out, out_layout, |out| {
-        if sizes.batch() > 1 {
+        if is_batched {
             for_each_batch(&sizes, out, sizes.out_len(), |memory, numbers, out, threads| {
                 forward.batch(memory, numbers, out, threads);
             });
@@ -283,7 +288,7 @@ impl<C: Real> Forward<'_, C> {
             parts.append(&mut of_group);
         }
         let is_one = parts.len() == 1;
-        if sizes.images <= least(sizes) {
+        if sizes.images < least(sizes) {
             let mut memory = Default::default();
             parts.into_iter().for_each(|part| self.part(&mut memory, part, Threads::One));
         } else if let Some(part) = parts.pop_if(|_| is_one) {
@@ -464,7 +469,7 @@ pub(crate) fn weight_grad<E: Element<Compute: Real>>(
         let parts = sizes.images.div_ceil(least(&sizes)).min(of_pixels).clamp(1, 16);
         for (group, out) in out.chunks_mut(group_weights).enumerate() {
             if parts == 1 {
-                if sizes.images <= least(&sizes) {
+                if sizes.images < least(&sizes) {
                     sum(0..sizes.images, group, out, Threads::One);
                 } else {
                     on_all(|| sum(0..sizes.images, group, out, Threads::All));
@@ -503,7 +508,7 @@ fn for_each_batch<C: Real>(
     let least = least(sizes);
     let batch = sizes.batch();
     let numbers = |turn: usize| turn * batch..sizes.images.min((turn + 1) * batch);
-    if sizes.images <= least {
+    if sizes.images < least {
         let mut memory = Default::default();
         let batches = out.chunks_mut(len * batch).enumerate();
         batches.for_each(|(turn, out)| some(&mut memory, numbers(turn), out, Threads::One));

@@ -89,7 +89,6 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
     inputs: &Inputs<'_>,
     out: &mut [u8],
 ) -> Result<(), BackendError> {
-    const ROWS: usize = 8;
     let [a, b] = [0, 1].map(|place| array::<E>(call, inputs, place));
     let a_shape = a.1;
     let b_shape = b.1;
@@ -105,13 +104,15 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
         } else {
             out.fill(E::Compute::default());
         }
-        // Some rows at a time, so that each part of a row of `b` is read once for them.
+        // Some rows at a time, so that each part of a row of `b` is read once for them; fewer where each thread
+        // has less.
+        let rows = (out.len() / n).div_ceil(rayon::current_num_threads()).clamp(1, 8);
         let some = |(place, out): (usize, &mut [E::Compute])| {
             for start in (0..n).step_by(BLOCK) {
                 let end = n.min(start + BLOCK);
                 for depth in 0..k {
                     for (row, out) in out.chunks_mut(n).enumerate() {
-                        let row = place * ROWS + row;
+                        let row = place * rows + row;
                         let factor = a[row * k + depth];
                         let of_b = &b[(row / m * k + depth) * n..][start..end];
                         vectorized(|| {
@@ -124,9 +125,9 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
             }
         };
         if out.len().saturating_mul(k) <= PARALLEL {
-            out.chunks_mut(ROWS * n).enumerate().for_each(some);
+            out.chunks_mut(rows * n).enumerate().for_each(some);
         } else {
-            on_all(|| out.par_chunks_mut(ROWS * n).enumerate().for_each(some));
+            on_all(|| out.par_chunks_mut(rows * n).enumerate().for_each(some));
         }
     });
     Ok(())
