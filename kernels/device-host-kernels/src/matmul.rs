@@ -104,8 +104,8 @@ pub(crate) fn matmul_integers<E: Element<Compute: Number>>(
         } else {
             out.fill(E::Compute::default());
         }
-        // Some rows at a time, so that each part of a row of `b` is read once for them; fewer where each thread
-        // has less.
+        // Some rows at a time, so that each part of a row of `b` is read once for them; fewer where each
+        // thread has less.
         let rows = (out.len() / n).div_ceil(rayon::current_num_threads()).clamp(1, 8);
         let some = |(place, out): (usize, &mut [E::Compute])| {
             for start in (0..n).step_by(BLOCK) {
