@@ -46,7 +46,10 @@ fn every_target_has_a_corpus_a_program_of_libfuzzer_and_a_test() {
     assert_eq!(programs, targets);
     assert_eq!(folders, targets);
     let here = include_str!("corpus.rs");
+    let manifest = fs::read_to_string(fuzz("Cargo.toml")).unwrap();
     for (name, _) in TARGETS {
+        let entry = format!("name = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"");
+        assert!(manifest.contains(&entry), "fuzz/Cargo.toml has no {entry}");
         assert!(here.contains(&format!("fn {name}() {{\n    replay(\"{name}\");")), "{name} has no test");
     }
 }
