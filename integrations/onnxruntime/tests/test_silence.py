@@ -93,3 +93,26 @@ def test_a_graph_that_is_asked_for_twice_is_counted_once(program):
         print(device_ort.counts()["openreg:0"])
     """
     assert program(text, DEVICE_ORT="openreg", DEVICE_ORT_FALLBACK="deny") == "{'taken': 1}\n"
+
+
+def test_a_corrupt_model_is_an_error_of_onnx_runtime_and_the_next_session_works(program):
+    text = """
+        made = model("MatMul", "Relu")
+        for cut in range(0, len(made), 7):
+            try:
+                onnxruntime.InferenceSession(made[:cut], providers=["openreg:0"]).run(None, {"x": x})
+                print("it ran")
+            except Exception:
+                pass
+        print(onnxruntime.InferenceSession(made, providers=["openreg:0"]).run(None, {"x": x})[0].shape)
+    """
+    assert program(text, DEVICE_ORT="openreg").splitlines()[-1] == "(4, 4)"
+
+
+def test_a_trace_that_cannot_be_written_harms_no_run(program):
+    text = """
+        session = onnxruntime.InferenceSession(model("MatMul", "Relu"), providers=["openreg:0"])
+        print(session.run(None, {"x": x})[0].shape)
+    """
+    printed = program(text, DEVICE_ORT="openreg", DEVICE_TRACE="/dev/full")
+    assert printed.startswith("(4, 4)\n"), printed
