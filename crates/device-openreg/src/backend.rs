@@ -78,8 +78,8 @@ impl Backend for OpenReg {
 
 #[allow(unsafe_code)]
 fn with_handles(opened: OpenedDevice) -> OpenedDevice {
-    // SAFETY: the kinds are those of `docs/plugins/names.md`. Each is of memory, and an address at which that
-    // memory lies until it is dropped.
+    // SAFETY: `docs/plugins/names.md` lists the kinds. Each is of memory, and an address at which that memory
+    // lies until it is dropped.
     unsafe { opened.with_native_handles() }
 }
 

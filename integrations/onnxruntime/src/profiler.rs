@@ -27,7 +27,7 @@ struct Profiler {
     table: ProfilerImpl,
     api: Api,
     device: Device,
-    /// Tells its spans from those of other sessions.
+    /// Tells its spans from other sessions' ones.
     number: u64,
     under_way: Mutex<Option<UnderWay>>,
     /// The names of ONNX Runtime's events, by their numbers.

@@ -22,7 +22,7 @@ pub(crate) enum Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The bytes of an array, with those of the output from before it was written.
+    /// The bytes of an array. `before` is what the output had before it was written.
     pub(crate) fn bytes(self, before: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             Self::Scalar => None,

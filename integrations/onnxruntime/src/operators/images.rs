@@ -117,8 +117,8 @@ impl Windows {
     }
 }
 
-/// Declines unless an input is of images or signals. Where its own dimensions are not known, those of the
-/// kernel say how many there are.
+/// Declines unless an input is of images or signals. Where its own dimensions are not known, the kernel's say
+/// how many there are.
 fn expect_images(node: &Node) -> Result<(), Failure> {
     if node.ints("pads").is_some_and(|pads| pads.iter().any(|&pad| pad < 0)) {
         return declined("borders that are cut off");
