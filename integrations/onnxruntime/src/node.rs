@@ -33,18 +33,11 @@ pub(crate) enum Attribute {
 /// What is known of an input or output before shapes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value {
-    /// `None` if kernels do not have it; `u8` for `int8`, which they do not have either.
-    dtype: Option<DType>,
+    /// The type as which kernels move its elements, `u8` for `int8`; `None` if they do not have it.
+    pub(crate) dtype: Option<DType>,
     is_int8: bool,
     /// How many dimensions it has; `None` if that is not known.
     rank: Option<usize>,
-}
-
-impl Value {
-    /// The type as which kernels move its elements.
-    pub(crate) fn dtype(self) -> Option<DType> {
-        self.dtype
-    }
 }
 
 /// A node, as an operator sees it.

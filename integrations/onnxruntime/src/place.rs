@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
 use device_addresses::Addresses;
-use device_registry::{Buffer, Device, DeviceError, Stream};
+use device_registry::{Buffer, Device, DeviceError};
 use parking_lot::Mutex;
 
 use crate::api::text;
@@ -28,8 +28,6 @@ pub(crate) struct Place {
 /// What a device has after its first use.
 #[derive(Debug)]
 struct Opened {
-    /// The stream of copies outside of runs.
-    stream: Stream,
     range: Range<usize>,
     addresses: Mutex<Addresses>,
     /// The streams of runs.
@@ -85,15 +83,14 @@ impl Place {
         if let Some(opened) = self.opened.get() {
             return Ok(opened);
         }
-        let stream = self.device.create_stream()?;
-        stream.set_label("ONNX Runtime: copies");
+        self.device.open()?;
         let mut reserved = Addresses::reserve(1)
             .map_err(|error| Failure::new(error).of(format_args!("addresses for `{}`", self.device)))?;
         let addresses = reserved.remove(0);
-        // Of two threads, the stream of one is used.
+        // Of two threads, the addresses of one are used.
         Ok(self.opened.get_or_init(|| {
             let range = addresses.range();
-            Opened { stream, range, addresses: Mutex::new(addresses), of_runs: Mutex::default() }
+            Opened { range, addresses: Mutex::new(addresses), of_runs: Mutex::default() }
         }))
     }
 
@@ -110,11 +107,6 @@ impl Place {
         all.retain(|stream| stream.strong_count() > 0);
         all.push(Arc::downgrade(stream));
         Ok(())
-    }
-
-    /// The stream of copies outside of runs. Each of them is waited for.
-    pub(crate) fn stream(&self) -> Result<&Stream, Failure> {
-        self.opened().map(|opened| &opened.stream)
     }
 
     /// Waits for all work that runs have enqueued until now, and returns the first failure.

@@ -128,8 +128,7 @@ pub(crate) fn copy(
                 None => {
                     // A run that fails meanwhile reports it itself.
                     let _ = place.wait_for_runs();
-                    place.stream()?.write(&buffer, offset, bytes)?;
-                    Ok(place.stream()?.synchronize()?)
+                    Ok(buffer.write(offset, bytes)?)
                 }
             }
         }
@@ -166,8 +165,7 @@ pub(crate) fn copy_on_devices(
     // Between devices, a copy is outside of runs.
     from.wait_for_runs()?;
     let _ = to.wait_for_runs();
-    to.stream()?.copy(&source, &destination)?;
-    Ok(to.stream()?.synchronize()?)
+    Ok(destination.copy_from(&source)?)
 }
 
 /// The stream, if it is of the device.

@@ -12,10 +12,10 @@ pub(super) const ROWS: &[Row] = &[
 
 fn prepare(node: &Node, control: Control) -> Result<Plan, Failure> {
     let values = || node.inputs.iter().chain(&node.outputs).flatten();
-    if values().any(|value| value.dtype().is_none()) {
+    if values().any(|value| value.dtype.is_none()) {
         return declined("no kernel has the type of one of its values");
     }
     let copied = values().filter(|_| control == Control::Scan);
-    let needs = copied.filter_map(|value| value.dtype()).map(|dtype| ("copy", dtype)).collect();
+    let needs = copied.filter_map(|value| value.dtype).map(|dtype| ("copy", dtype)).collect();
     Ok(Plan { needs, way: Way::Control(control) })
 }
