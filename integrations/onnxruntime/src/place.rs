@@ -1,4 +1,4 @@
-//! The devices that programs were offered, each with its stream and the addresses of its memory.
+//! The devices that programs were offered, each with the streams of its runs and the addresses of its memory.
 
 use std::ffi::CString;
 use std::ops::Range;
