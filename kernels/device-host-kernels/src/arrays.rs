@@ -136,6 +136,18 @@ impl<'a, E: Element> Array<'a, E> {
         E::as_compute(&self.elements).map(|elements| (elements, self.places.offset as isize))
     }
 
+    /// The elements of a block in memory, if they lie there as they are computed in.
+    pub(crate) fn block_in_place(&self, start: usize, len: usize) -> Option<&[E::Compute]> {
+        let elements = E::as_compute(&self.elements).filter(|_| self.places.is_contiguous())?;
+        let start = self.places.offset + self.start + start;
+        Some(&elements[start..start + len])
+    }
+
+    /// Copies the elements of a block.
+    pub(crate) fn read_block(&self, start: usize, out: &mut [E::Compute]) {
+        self.read(self.start + start, out);
+    }
+
     fn read(&self, start: usize, out: &mut [E::Compute]) {
         let mut done = 0;
         self.places.runs(start, out.len(), |count, place, stride| {
@@ -195,9 +207,8 @@ impl<E: Element> Input<'_, E> {
 
 impl<E: Element> Array<'_, E> {
     fn block<'a>(&'a self, start: usize, len: usize, temporary: &'a mut Vec<E::Compute>) -> &'a [E::Compute] {
-        if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
-            let start = self.places.offset + self.start + start;
-            return &elements[start..start + len];
+        if let Some(elements) = self.block_in_place(start, len) {
+            return elements;
         }
         temporary.resize(len, E::Compute::default());
         self.read(self.start + start, temporary);
@@ -304,6 +315,21 @@ pub(crate) fn write_some<E: Element>(
             }
             done += count;
         });
+    });
+}
+
+/// Writes the elements from the number `start` on.
+pub(crate) fn write_part<E: Element>(bytes: &mut [u8], layout: &Layout, start: usize, values: &[E::Compute]) {
+    write_aligned::<E>(bytes, |elements| {
+        let places = Places::new(layout);
+        if !places.is_contiguous() {
+            return scatter(&places, start, values, elements);
+        }
+        let out = &mut elements[start..start + values.len()];
+        match E::as_compute_mut(out) {
+            Some(out) => out.copy_from_slice(values),
+            None => out.iter_mut().zip(values).for_each(|(out, value)| *out = E::store(*value)),
+        }
     });
 }
 

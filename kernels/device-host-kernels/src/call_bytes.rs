@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use device_kernels::Call;
-use device_registry::backend::{BackendError, HostMemory, Span, open_windows};
+use device_registry::backend::{BackendError, HostMemory, Span, open_all_windows, open_windows};
 use smallvec::SmallVec;
 
 /// The bytes of an array in its memory.
@@ -17,8 +17,8 @@ struct Place<'a> {
 pub(crate) enum Source<'a> {
     Scalar,
     Bytes(&'a [u8]),
-    /// The bytes of the output: an operator on elements may read each before it writes it.
-    Output,
+    /// The bytes of the output with this number: an operator on elements may read each before it writes it.
+    Output(usize),
 }
 
 impl<'a> Source<'a> {
@@ -27,20 +27,20 @@ impl<'a> Source<'a> {
         match self {
             Self::Scalar => None,
             Self::Bytes(bytes) => Some(bytes),
-            Self::Output => Some(before),
+            Self::Output(_) => Some(before),
         }
     }
 }
 
 /// Calls `work` with each input, and the bytes of each output. The bytes are those from the first element of
 /// an array to its last.
-pub(crate) fn with_bytes(
+pub(crate) fn with_bytes<'a>(
     call: &Call,
-    spans: &[Option<Span>],
+    spans: &'a [Option<Span>],
     memory: fn(&Span) -> Result<&HostMemory, BackendError>,
     work: impl FnOnce(&[Source<'_>], &mut [&mut [u8]]) -> Result<(), BackendError>,
 ) -> Result<(), BackendError> {
-    let mut places = SmallVec::<[Place<'_>; 5]>::new();
+    let mut places = SmallVec::<[Place<'a>; 5]>::new();
     for (bytes, span) in call.byte_ranges().iter().zip(spans) {
         let span = span.as_ref().ok_or_else(|| BackendError::invalid("an array of a call has no bytes"))?;
         let start = span.offset();
@@ -49,19 +49,19 @@ pub(crate) fn with_bytes(
     let (places, outputs) = places.split_at(places.len().saturating_sub(call.outputs().len()));
     // An input that is the output too is in the same window.
     let in_place = |place: &Place<'_>| {
-        outputs.iter().any(|output| {
+        outputs.iter().position(|output| {
             std::ptr::eq(output.memory, place.memory)
                 && output.bytes.start < place.bytes.end
                 && place.bytes.start < output.bytes.end
         })
     };
     // Loops and no iterators, whose collecting is a call for each list.
-    let mut shared = SmallVec::<[bool; 4]>::new();
+    let mut shared = SmallVec::<[Option<usize>; 4]>::new();
     let mut apart = SmallVec::<[&Place<'_>; 4]>::new();
     for place in places {
-        let is_shared = in_place(place);
-        shared.push(is_shared);
-        if !is_shared {
+        let output = in_place(place);
+        shared.push(output);
+        if output.is_none() {
             apart.push(place);
         }
     }
@@ -72,8 +72,8 @@ pub(crate) fn with_bytes(
         for input in call.inputs() {
             inputs.push(match input.array().and_then(|_| shared.next()) {
                 None => Source::Scalar,
-                Some(true) => Source::Output,
-                Some(false) => reads.next().map_or(Source::Scalar, Source::Bytes),
+                Some(Some(output)) => Source::Output(*output),
+                Some(None) => reads.next().map_or(Source::Scalar, Source::Bytes),
             });
         }
         work(&inputs, writes)
@@ -92,7 +92,14 @@ pub(crate) fn with_bytes(
         ([a, b], [out, second, third]) => open([a, b], [out, second, third], with_windows),
         ([a, b, c], [out, second, third]) => open([a, b, c], [out, second, third], with_windows),
         ([a, b, c, d], [out, second, third]) => open([a, b, c, d], [out, second, third], with_windows),
-        _ => Err(BackendError::unsupported("a call with so many arrays")),
+        (apart, outputs) => {
+            let request = |place: &Place<'a>| (place.memory, place.bytes.clone());
+            let reads = apart.iter().map(|place| request(place));
+            let (reads, mut writes) = open_all_windows(reads, outputs.iter().map(request))?;
+            let reads: Vec<&[u8]> = reads.iter().map(|window| &**window).collect();
+            let mut writes: Vec<&mut [u8]> = writes.iter_mut().map(|window| &mut **window).collect();
+            with_windows(&reads, &mut writes)
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl<'a> Operands<'a> {
             (Argument::Scalar(scalar), ..) => Input::repeated(*scalar),
             (Argument::Array(..), None, _) => unreachable!("an array has bytes"),
             (Argument::Array(..), Some(bytes), Some(part))
-                if matches!(part.inputs[place], Source::Output) =>
+                if matches!(part.inputs[place], Source::Output(_)) =>
             {
                 Input::Array(Array::new(bytes, &part.layout))
             }
@@ -106,8 +106,8 @@ fn run_on(call: &Call, inputs: &Operands<'_>, output: &mut Output<'_>) -> Result
             DType::Bool => run_compare::<Bool>(compare, inputs, output),
             _ => with_element!(numbers dtype, E => run_compare::<E>(compare, inputs, output)),
         },
-        Operator::Where => with_element!(to, E => choose::<E>(inputs, output)),
-        Operator::Clamp => with_element!(numbers to, E => clamp::<E>(inputs, output)),
+        Operator::Where => with_element!(to, E => run_where::<E>(inputs, output)),
+        Operator::Clamp => with_element!(numbers to, E => run_clamp::<E>(inputs, output)),
         other => Err(crate::unsupported(other)),
     }
 }
@@ -187,20 +187,43 @@ fn run_compare<E: Element<Compute: PartialOrd>>(
     inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
-    let compute: BinaryBlock<E::Compute, bool> = match compare {
+    let compute = comparison(compare).ok_or_else(|| crate::unsupported(compare))?;
+    let [a, b] = [0, 1].map(|place| inputs.get::<E>(place));
+    output.zip::<Bool, E>([&a, &b], compute)
+}
+
+/// What compares blocks.
+pub(crate) fn comparison<C: Copy + PartialOrd>(compare: Compare) -> Option<BinaryBlock<C, bool>> {
+    Some(match compare {
         Compare::Eq => |a, b, out| zip(a, b, out, |a, b| a == b),
         Compare::Ne => |a, b, out| zip(a, b, out, |a, b| a != b),
         Compare::Lt => |a, b, out| zip(a, b, out, |a, b| a < b),
         Compare::Le => |a, b, out| zip(a, b, out, |a, b| a <= b),
         Compare::Gt => |a, b, out| zip(a, b, out, |a, b| a > b),
         Compare::Ge => |a, b, out| zip(a, b, out, |a, b| a >= b),
-        other => return Err(crate::unsupported(other)),
-    };
-    let [a, b] = [0, 1].map(|place| inputs.get::<E>(place));
-    output.zip::<Bool, E>([&a, &b], compute)
+        _ => return None,
+    })
 }
 
-fn choose<E: Element>(inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
+/// Takes each element from `a` where the condition is true, and else from `b`.
+pub(crate) fn choose<C: Copy>(condition: &[bool], a: &[C], b: &[C], out: &mut [C]) {
+    vectorized(|| {
+        for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+            *out = if *condition { *a } else { *b };
+        }
+    });
+}
+
+/// Brings each element of `a` between `low` and `high`.
+pub(crate) fn clamp<C: Number>(a: &[C], low: &[C], high: &[C], out: &mut [C]) {
+    vectorized(|| {
+        for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
+            *out = a.larger(*low).smaller(*high);
+        }
+    });
+}
+
+fn run_where<E: Element>(inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<(), BackendError> {
     let condition = &inputs.get::<Bool>(0);
     let a = &inputs.get::<E>(1);
     let b = &inputs.get::<E>(2);
@@ -212,17 +235,12 @@ fn choose<E: Element>(inputs: &Operands<'_>, output: &mut Output<'_>) -> Result<
             let len = out.len();
             let condition = condition.block(start, len, &mut of_condition);
             let a = a.block(start, len, &mut of_a);
-            let b = b.block(start, len, &mut of_b);
-            vectorized(|| {
-                for (((out, condition), a), b) in out.iter_mut().zip(condition).zip(a).zip(b) {
-                    *out = if *condition { *a } else { *b };
-                }
-            });
+            choose(condition, a, b.block(start, len, &mut of_b), out);
         }
     })
 }
 
-fn clamp<E: Element<Compute: Number>>(
+fn run_clamp<E: Element<Compute: Number>>(
     inputs: &Operands<'_>,
     output: &mut Output<'_>,
 ) -> Result<(), BackendError> {
@@ -238,12 +256,7 @@ fn clamp<E: Element<Compute: Number>>(
             let len = out.len();
             let a = a.block(start, len, &mut of_a);
             let low = low.block(start, len, &mut of_low);
-            let high = high.block(start, len, &mut of_high);
-            vectorized(|| {
-                for (((out, a), low), high) in out.iter_mut().zip(a).zip(low).zip(high) {
-                    *out = a.larger(*low).smaller(*high);
-                }
-            });
+            clamp(a, low, high.block(start, len, &mut of_high), out);
         }
     })
 }
@@ -320,7 +333,7 @@ mod tests {
             let mut in_place = bytes[place].clone().unwrap();
             let sources: Vec<_> = (read.iter().enumerate())
                 .map(|(at, bytes)| match bytes {
-                    Some(_) if at == place => Source::Output,
+                    Some(_) if at == place => Source::Output(0),
                     Some(bytes) => Source::Bytes(bytes),
                     None => Source::Scalar,
                 })
@@ -336,7 +349,8 @@ mod tests {
         let numbers = array(DType::F32, &SHAPE);
         let call = Call::new(Binary::Add, &[numbers, numbers], &[numbers]).unwrap();
         let mut out: Vec<f32> = (0..SHAPE[0] * SHAPE[1]).map(|at| at as f32).collect();
-        run_in_place(&call, &[Source::Output, Source::Output], bytemuck::cast_slice_mut(&mut out)).unwrap();
+        run_in_place(&call, &[Source::Output(0), Source::Output(0)], bytemuck::cast_slice_mut(&mut out))
+            .unwrap();
         assert!(out.iter().enumerate().all(|(at, &value)| value == 2.0 * at as f32));
     }
 }

@@ -11,7 +11,7 @@ use crate::elementwise::{self, Inputs};
 use crate::index::{Indices, gather, index_assign, index_select, put, put_bool, scatter, with_index};
 use crate::pooling::{self, PoolingWindows};
 use crate::sort::with_bits;
-use crate::{HostKernels, call_bytes, conv, matmul, random, reduce, softmax, sort, unsupported};
+use crate::{HostKernels, call_bytes, conv, expression, matmul, random, reduce, softmax, sort, unsupported};
 
 impl KernelSet for HostKernels {
     fn coverage(&self, _device: Device) -> Vec<Coverage> {
@@ -19,7 +19,11 @@ impl KernelSet for HostKernels {
     }
 
     fn supports(&self, _device: Device, call: &Call) -> bool {
-        self.coverage.iter().any(|coverage| coverage.covers(call))
+        let is_fast = match call.operator() {
+            Operator::Expression(of) => !self.is_own || expression::has_rows(call, of),
+            _ => true,
+        };
+        is_fast && self.coverage.iter().any(|coverage| coverage.covers(call))
     }
 
     fn on_host(&self) -> Option<ComputeOnHost> {
@@ -28,12 +32,22 @@ impl KernelSet for HostKernels {
 
     fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
         call_bytes::with_bytes(call, launch.spans(), self.memory, |inputs, outputs| {
-            let is_in_place = inputs.iter().any(|input| matches!(input, Source::Output));
-            if is_in_place && self.is_own && !call.is_empty() && elementwise::can_be_in_place(call) {
+            let is_own = self.is_own && !call.is_empty();
+            if let (true, Operator::Expression(of)) = (is_own, call.operator()) {
+                return expression::run(call, of, inputs, outputs);
+            }
+            let is_in_place = inputs.iter().any(|input| matches!(input, Source::Output(_)));
+            if is_in_place && is_own && elementwise::can_be_in_place(call) {
                 return elementwise::run_in_place(call, inputs, outputs[0]);
             }
-            let before = if is_in_place { outputs[0].to_vec() } else { Vec::new() };
-            let inputs: SmallVec<[_; 4]> = inputs.iter().map(|input| input.bytes(&before)).collect();
+            let before = |output: &&mut [u8]| if is_in_place { output.to_vec() } else { Vec::new() };
+            let before: SmallVec<[Vec<u8>; 2]> = outputs.iter().map(before).collect();
+            let inputs: SmallVec<[_; 4]> = (inputs.iter())
+                .map(|input| match input {
+                    Source::Output(output) => Some(&before[*output][..]),
+                    input => input.bytes(&[]),
+                })
+                .collect();
             (self.compute)(call, &inputs, outputs)
         })
     }
@@ -55,6 +69,11 @@ pub fn compute(call: &Call, inputs: &[Option<&[u8]>], outputs: &mut [&mut [u8]])
     }
     if call.operator().is_elementwise() {
         return elementwise::run(call, inputs, outputs[0]);
+    }
+    if let Operator::Expression(of) = call.operator() {
+        let source = |input: &Option<_>| input.map_or(Source::Scalar, Source::Bytes);
+        let inputs: SmallVec<[_; 8]> = inputs.iter().map(source).collect();
+        return expression::run(call, of, &inputs, outputs);
     }
     let &(to, ref out_layout) = &call.outputs()[0];
     let array = |place: usize| -> Result<(DType, &Layout, &[u8]), BackendError> {

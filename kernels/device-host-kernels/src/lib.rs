@@ -2,10 +2,12 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod arrays;
+mod blocks;
 mod call_bytes;
 mod conv;
 mod element;
 mod elementwise;
+mod expression;
 mod functions;
 mod index;
 mod kernels;

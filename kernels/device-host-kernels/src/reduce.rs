@@ -35,7 +35,21 @@ pub(crate) struct Fold<C, W> {
 impl<C, W: Copy> Fold<C, W> {
     /// Reduces all of the elements, before the last rounding.
     pub(crate) fn of(&self, elements: &[C]) -> W {
-        (self.run)(self.identity, elements)
+        self.go_on(self.identity, elements)
+    }
+
+    /// Takes in more elements.
+    pub(crate) fn go_on(&self, before: W, elements: &[C]) -> W {
+        (self.run)(before, elements)
+    }
+
+    pub(crate) fn joined(&self, a: W, b: W) -> W {
+        (self.combine)(a, b)
+    }
+
+    /// The result of `len` elements, rounded to their type.
+    pub(crate) fn result(&self, wide: W, len: usize) -> C {
+        (self.finish)(wide, len)
     }
 }
 

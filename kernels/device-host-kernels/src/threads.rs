@@ -33,7 +33,8 @@ mod tests {
 
     use device_kernels::short::{ELEMENTS, SORTED};
     use device_kernels::{
-        Argument, Binary, Call, DType, Extremum, Layout, Operator, Reduction, Sorted, Unary, Update,
+        Argument, Binary, Call, DType, Expression, Extremum, Layout, Operator, Reduction, Sorted, Unary,
+        Update,
     };
 
     use crate::compute;
@@ -97,6 +98,14 @@ mod tests {
                 indexed(Operator::Scatter { dim, update: Update::Add }, indices(), values()),
                 indexed(Operator::IndexAssign { dim, update: Update::Add }, indices(), values()),
             ];
+            let expression = Expression::build(|e| {
+                let x = e.input(dtype);
+                let difference = x - x.max([0]);
+                e.output(difference * x + difference);
+                e.output(x.sum([0]));
+            });
+            let outputs = [array(dtype, &[ELEMENTS / 2]), array(dtype, &[1])];
+            calls.push(Call::new(expression.unwrap(), &[array(dtype, &[ELEMENTS / 2])], &outputs).unwrap());
             if dtype.is_float() {
                 calls.push(of(Operator::Softmax { dim }, &[&[ELEMENTS]], &[ELEMENTS]));
                 calls.push(of(Operator::LogSoftmax { dim: 1 }, &[&[ELEMENTS, 1]], &[ELEMENTS, 1]));

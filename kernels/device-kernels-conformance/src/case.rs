@@ -47,6 +47,8 @@ pub(crate) struct Case {
     pub(crate) may_fail: bool,
     /// Whether all arrays are in one memory.
     pub(crate) one_memory: bool,
+    /// Whether the linked sets may do an expression in parts, as `device_kernels::run` does it.
+    pub(crate) in_parts: bool,
 }
 
 /// Which layouts an array can have.
@@ -94,10 +96,18 @@ impl View {
 }
 
 impl Operand {
-    fn argument(&self) -> Argument {
+    pub(crate) fn argument(&self) -> Argument {
         match self {
             Self::Array(view) => view.argument(),
             Self::Scalar(scalar) => Argument::Scalar(*scalar),
+        }
+    }
+
+    /// The input of the reference.
+    pub(crate) fn read(&self, memories: &[Vec<u8>]) -> reference::Input {
+        match self {
+            Self::Array(view) => reference::Input::Array(view.read(memories)),
+            Self::Scalar(scalar) => reference::Input::Scalar(*scalar),
         }
     }
 
@@ -307,6 +317,9 @@ impl Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, in stream {}:", self.operator, self.stream)?;
+        if let Operator::Expression(expression) = self.operator {
+            write!(f, "\n  expression: {expression}")?;
+        }
         for (place, input) in self.inputs.iter().enumerate() {
             match input {
                 Operand::Scalar(scalar) => write!(f, "\n  input {place}: {scalar}")?,

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device_kernels::{Call, KernelSet, Kernels};
-use device_registry::{Device, Stream};
+use device_kernels::{Call, KernelSet, Kernels, Operator, Planned, RunError};
+use device_registry::{Buffer, Device, Stream};
 
-use crate::case::{Case, View};
+use crate::case::{Case, Operand, View};
 use crate::element::{self, Value};
 use crate::expect::Expect;
 use crate::failure::Failure;
@@ -18,7 +18,31 @@ use crate::reference::{self, Input};
 pub struct Subject {
     device: Device,
     sets: Vec<&'static dyn KernelSet>,
+    /// Whether the sets are those that are linked for the device.
+    linked: bool,
+    /// Whether the linked sets may do each expression in parts.
+    in_parts: bool,
     calls: Arc<Calls>,
+}
+
+/// What runs a call.
+enum Runner {
+    Set(&'static dyn KernelSet),
+    /// All linked sets, which may do it in parts.
+    Linked(Planned),
+}
+
+impl Runner {
+    fn enqueue(self, call: &Call, stream: &Stream, buffers: &[&Buffer]) -> Result<(), String> {
+        match self {
+            Self::Set(set) => {
+                let call = call.clone();
+                let launched = stream.launch(buffers, move |launch| set.launch(&call, launch));
+                launched.map_err(|error| format!("{error:?}"))
+            }
+            Self::Linked(planned) => planned.enqueue(stream, buffers).map_err(|error| format!("{error:?}")),
+        }
+    }
 }
 
 /// How many calls the checks have made.
@@ -46,13 +70,20 @@ impl Subject {
     pub fn linked(device: Device) -> Result<Self, String> {
         let kernels = Kernels::of(device).map_err(|error| format!("{error:?}"))?;
         let sets = kernels.sets().iter().map(|linked| linked.set()).collect();
-        Ok(Self { device, sets, calls: Arc::default() })
+        Ok(Self { device, sets, linked: true, in_parts: false, calls: Arc::default() })
     }
 
     /// One set, which need not be registered.
     #[must_use]
     pub fn new(device: Device, set: &'static dyn KernelSet) -> Self {
-        Self { device, sets: vec![set], calls: Arc::default() }
+        Self { device, sets: vec![set], linked: false, in_parts: false, calls: Arc::default() }
+    }
+
+    /// Lets the linked sets do expressions in parts, in all checks.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn in_parts(self) -> Self {
+        Self { in_parts: true, ..self }
     }
 
     /// The device.
@@ -75,6 +106,19 @@ impl Subject {
     /// The first set that claims a call.
     pub(crate) fn find(&self, call: &Call) -> Option<&'static dyn KernelSet> {
         self.sets.iter().find(|set| set.supports(self.device, call)).copied()
+    }
+
+    /// What runs a call of a case. `None` if the sets do not claim it. A set that is not linked has no others
+    /// to do the parts of an expression with.
+    fn runner(&self, case: &Case, call: &Call) -> Result<Option<Runner>, Failure> {
+        if !self.linked || !(case.in_parts || self.in_parts) {
+            return Ok(self.find(call).map(Runner::Set));
+        }
+        match Planned::new(self.device, call.clone()) {
+            Ok(planned) => Ok(Some(Runner::Linked(planned))),
+            Err(RunError::Unsupported { .. }) => Ok(None),
+            Err(error) => Err(Failure::Failed(format!("{call}: {error:?}"))),
+        }
     }
 
     /// A stream of the device.
@@ -103,13 +147,13 @@ impl Subject {
                 step.call().map_err(|error| failed(format!("the suite made an invalid call: {error}")))?;
             let views = step.arrays(&call);
             // A set is not asked for a call that writes nothing.
-            let set = if call.is_empty() { None } else { self.find(&call) };
-            if set.is_none() {
+            let runner = if call.is_empty() { None } else { self.runner(case, &call)? };
+            if runner.is_none() {
                 let is_asked = usize::from(!call.is_empty());
                 self.calls.unclaimed.fetch_add(is_asked, Ordering::Relaxed);
                 unsupported.get_or_insert_with(|| call.to_string());
             }
-            if let Some(set) = set {
+            if let Some(runner) = runner {
                 ran += 1;
                 self.calls.claimed.fetch_add(1, Ordering::Relaxed);
                 let parts: Vec<_> = views
@@ -118,24 +162,17 @@ impl Subject {
                     .collect::<Result<_, _>>()
                     .map_err(failed_device)?;
                 let parts: Vec<_> = parts.iter().collect();
-                let call = call.clone();
-                launched = streams[step.stream % streams.len()]
-                    .launch(&parts, move |launch| set.launch(&call, launch))
-                    .map_err(|error| format!("{}: {error:?}", step.describe()));
+                let stream = &streams[step.stream % streams.len()];
+                launched = runner
+                    .enqueue(&call, stream, &parts)
+                    .map_err(|error| format!("{}: {error}", step.describe()));
                 if launched.is_err() {
                     break;
                 }
             } else {
                 continue;
             }
-            let inputs: Vec<Input> = step
-                .inputs
-                .iter()
-                .map(|operand| match operand {
-                    crate::case::Operand::Array(view) => Input::Array(view.read(&model)),
-                    crate::case::Operand::Scalar(scalar) => Input::Scalar(*scalar),
-                })
-                .collect();
+            let inputs: Vec<Input> = step.inputs.iter().map(|input| input.read(&model)).collect();
             let before: Vec<_> = step.outputs.iter().map(|view| view.read(&model)).collect();
             let outputs = reference::expected(step.operator, &inputs, &before);
             for (output, (view, expected)) in step.outputs.iter().zip(outputs).enumerate() {
@@ -254,15 +291,19 @@ fn compare(
 /// The elements of the inputs that an element of an element-wise operator is computed from.
 fn operands_at(case: &Case, step: usize, index: &[usize]) -> String {
     let step = &case.steps[step];
-    if !step.operator.is_elementwise() {
+    let is_elementwise = match step.operator {
+        Operator::Expression(expression) => expression.dims().is_none(),
+        operator => operator.is_elementwise(),
+    };
+    if !is_elementwise {
         return String::new();
     }
     let values: Vec<String> = step
         .inputs
         .iter()
         .map(|input| match input {
-            crate::case::Operand::Scalar(scalar) => scalar.to_string(),
-            crate::case::Operand::Array(view) => {
+            Operand::Scalar(scalar) => scalar.to_string(),
+            Operand::Array(view) => {
                 let new = index.len() - view.layout.rank();
                 let sizes = index[new..].iter().zip(view.layout.shape());
                 let index: Vec<usize> =

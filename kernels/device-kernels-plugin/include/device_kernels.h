@@ -77,7 +77,8 @@ typedef struct dk_number {
     uint32_t reserved;
 } dk_number;
 
-/* An option of an operator by name, such as "dim". `device_kernels::Operator::options` lists them. Most have one value. */
+/* An option of an operator by name, such as "dim". `device_kernels::Operator::options` lists them. Most have one value.
+ * The options of the operator "expression" are its steps, in their order: `device_kernels::Expression::steps`. */
 typedef struct dk_option {
     dp_str name;
     const dk_number *values;

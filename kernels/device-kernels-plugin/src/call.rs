@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 
 use crate::abi::{self, Number};
 
-/// The most options, values, arguments and dimensions that this side reads of a call.
-const MOST: usize = 64;
+/// The most options, values, arguments and dimensions that this side reads of a call. An expression has an
+/// option for each of its steps.
+const MOST: usize = 256;
 
 fn number(scalar: Scalar) -> Number {
     let dtype = match scalar {

@@ -53,7 +53,11 @@ fn page() -> String {
         .map(|call| {
             let options = call.operator().options();
             let names: Vec<String> = options.iter().map(|option| format!("`{}`", option.name)).collect();
-            (call.operator().name(), names.join(", "))
+            let names = match call.operator() {
+                Operator::Expression(_) => "its steps: see `Expression::steps`".to_owned(),
+                _ => names.join(", "),
+            };
+            (call.operator().name(), names)
         })
         .collect();
     let mut page = BEGIN.to_owned();

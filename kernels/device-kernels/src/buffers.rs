@@ -113,7 +113,8 @@ fn check_overlap(call: &Call, buffers: &[&Buffer], place: usize, other: usize) -
         let array = |place| call.arrays().nth(place).map(|(dtype, layout)| (dtype.size(), layout));
         buffers[place].offset() == buffers[other].offset() && array(place) == array(other)
     };
-    if apart || (call.operator().is_elementwise() && same_elements()) {
+    let is_input = other < call.byte_ranges().len() - call.outputs().len();
+    if apart || (is_input && call.operator().is_in_place() && same_elements()) {
         return Ok(());
     }
     Err(BufferProblem::Overlap { output, other: used })

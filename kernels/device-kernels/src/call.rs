@@ -12,6 +12,7 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::operator::Operator;
 use crate::problem::Problem;
+use crate::scalar::Scalar;
 use crate::short::is_short;
 
 /// An operator with its arguments, which were checked: a kernel set need not check them again.
@@ -93,6 +94,34 @@ impl Call {
         };
         let byte_ranges = arrays(&inputs, &outputs).map(bytes).collect();
         Self(Arc::new(Checked { operator, inputs, sources, outputs, byte_ranges }))
+    }
+
+    /// Whether these are the values of its scalars, by their bits.
+    pub(crate) fn has_scalars(&self, scalars: &[Scalar]) -> bool {
+        let own = self.0.inputs.iter().filter_map(|input| match input {
+            Argument::Scalar(scalar) => Some(scalar),
+            Argument::Array(..) => None,
+        });
+        let bits = |scalar: &Scalar| match *scalar {
+            Scalar::Float(value) => (0, value.to_bits()),
+            Scalar::Int(value) => (1, value as u64),
+            Scalar::Bool(value) => (2, value.into()),
+        };
+        own.map(bits).eq(scalars.iter().map(bits))
+    }
+
+    /// The same call with other values for its scalars, as far as there are new ones.
+    pub(crate) fn with_scalars(&self, scalars: &[Scalar]) -> Self {
+        let mut inputs = self.0.inputs.clone();
+        let places = inputs.iter_mut().filter(|input| input.array().is_none());
+        places.zip(scalars).for_each(|(input, scalar)| *input = Argument::Scalar(*scalar));
+        Self(Arc::new(Checked {
+            operator: self.0.operator,
+            inputs,
+            sources: self.0.sources.clone(),
+            outputs: self.0.outputs.clone(),
+            byte_ranges: self.0.byte_ranges.clone(),
+        }))
     }
 
     /// What is computed.

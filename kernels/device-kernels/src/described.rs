@@ -8,7 +8,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::custom::{CustomOperator, operator};
 use crate::operator::{
-    Binary, Compare, Conv2d, Dims, Distribution, Extremum, Operator, Pool2d, Reduction, Sorted, Unary, Update,
+    Binary, Compare, Conv2d, Dims, Distribution, Expression, ExpressionError, Extremum, Operator, Pool2d,
+    Reduction, Sorted, Unary, Update,
 };
 use crate::scalar::Scalar;
 
@@ -34,6 +35,9 @@ pub enum DescriptionError {
     /// No operator of this crate has the name, and no linked crate declares one.
     #[error(transparent)]
     Unknown(#[from] LoadError),
+    /// The options are no steps of an expression.
+    #[error(transparent)]
+    Expression(#[from] ExpressionError),
     /// An option is missing, or has other values.
     #[error("the operator `{operator}` has no valid option `{option}`: expected {expected}")]
     Option {
@@ -100,6 +104,7 @@ variants! {
     Operator::Random { distribution: Distribution::Normal { .. }, .. } => "random_normal",
     Operator::Random { distribution: Distribution::Bernoulli { .. }, .. } => "random_bernoulli",
     Operator::Random { distribution: Distribution::Integers { .. }, .. } => "random_integers",
+    Operator::Expression(_) => "expression",
 }
 
 impl Operator {
@@ -125,6 +130,7 @@ impl Operator {
     /// - `descending`, of an order. `add`, of an update: whether the values are added. `count_padding`.
     /// - `low`, `high`, `mean`, `deviation`, `probability`: of random numbers. `seed` and `offset` are the
     ///   bits of an unsigned number.
+    /// - Of an expression: its [steps](Expression::steps).
     /// - Of an operator that another crate declares: its options, a value each.
     #[must_use]
     pub fn options(&self) -> OperatorOptions {
@@ -166,6 +172,7 @@ impl Operator {
                 options.extend([one("seed", seed as i64), one("offset", offset as i64)]);
                 options
             }
+            Self::Expression(expression) => expression.steps().into(),
             Self::Custom(custom) => {
                 let names = custom.definition().options().iter();
                 names.zip(custom.options()).map(|(name, value)| one(name, value)).collect()
@@ -266,6 +273,7 @@ impl Operator {
             "random_integers" => {
                 random(Distribution::Integers { low: given.int("low")?, high: given.int("high")? })
             }
+            "expression" => Ok(Expression::from_steps(options.iter().copied())?.into()),
             _ => given.custom(operator(name)?),
         }
     }
@@ -418,6 +426,7 @@ mod tests {
             Operator::Where,
             Operator::Clamp,
             Operator::Copy,
+            Operator::Expression("input f32, exp 0, reduce_sum 1 0 2, output 2".parse().unwrap()),
             Operator::Softmax { dim },
             Operator::LogSoftmax { dim },
             Operator::MatMul,
@@ -462,7 +471,8 @@ mod tests {
 
     #[test]
     fn an_operator_without_one_of_its_options_is_an_error_that_names_it() {
-        for operator in all() {
+        // The options of an expression are its steps, of which a shorter list may be another one.
+        for operator in all().into_iter().filter(|operator| !matches!(operator, Operator::Expression(_))) {
             for option in operator.options() {
                 let error = again(&operator, option.name).unwrap_err().to_string();
                 let expected =

@@ -42,6 +42,13 @@ pub enum RunError {
         /// The sets that were asked.
         sets: Sets,
     },
+    /// An expression that no set has as a whole, in the place of a call that is one launch.
+    #[error("{call}: no kernel set has the whole expression; `Planned::enqueue` and `run` do it in parts")]
+    #[non_exhaustive]
+    Parts {
+        /// The call.
+        call: Call,
+    },
     /// The stream refused it.
     #[error("{call}: not enqueued")]
     #[non_exhaustive]

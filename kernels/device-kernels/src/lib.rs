@@ -11,6 +11,7 @@ mod custom;
 mod described;
 mod dtype;
 mod error;
+mod expression;
 mod layout;
 mod operator;
 mod planned;
@@ -32,12 +33,14 @@ pub use custom::{
 pub use described::{DescriptionError, OperatorOption, OperatorOptions, OptionValues};
 pub use dtype::{DType, DTypes};
 pub use error::{RunError, Sets};
+pub use expression::builder::{ExpressionBuilder, ExpressionValue, Term};
 pub use layout::{Layout, LayoutError, MAX_RANK};
 pub use operator::{
-    Binary, Compare, Conv2d, Dims, Distribution, Extremum, MAX_STEP, Operator, Pool2d, Reduction, Sorted,
-    Unary, Update,
+    Binary, Compare, Conv2d, Dims, Distribution, Expression, ExpressionError, ExpressionNode, Extremum,
+    MAX_STEP, NodeKind, Operator, Pool2d, Reduction, Sorted, Unary, Update,
 };
 pub use planned::{ArgumentRef, Planned, Prepared};
+pub use planned::{Part, PartPlace, Parts};
 pub use problem::Problem;
 pub use run::{Operand, OperandRef, run, run_ref};
 pub use scalar::Scalar;

@@ -1,7 +1,11 @@
 //! The vocabulary: what a kernel computes.
 
+mod expression;
+
 use std::fmt;
 
+pub(crate) use self::expression::Definition;
+pub use self::expression::{Expression, ExpressionError, ExpressionNode, NodeKind};
 use crate::custom::CustomOperator;
 use crate::dtype::DType;
 
@@ -181,6 +185,8 @@ pub enum Operator {
         /// The number of the first element, to continue after an earlier call.
         offset: u64,
     },
+    /// An operator that is made of element-wise ones and reductions.
+    Expression(Expression),
     /// An operator that another crate declares, in the group [`operators`](crate::operators()).
     Custom(CustomOperator),
 }
@@ -574,6 +580,13 @@ impl Operator {
         matches!(self, Unary(_) | Binary(_) | Compare(_) | Where | Clamp | Copy)
     }
 
+    /// Whether an output may have the elements of an input that has the same layout: of
+    /// [element-wise](Self::is_elementwise) operators and of expressions.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.is_elementwise() || matches!(self, Self::Expression(_))
+    }
+
     /// Whether the output keeps elements that it has before the call.
     #[must_use]
     pub fn updates(&self) -> bool {
@@ -619,6 +632,7 @@ impl fmt::Display for Operator {
             Self::Random { distribution, seed, offset } => {
                 write!(f, "random<{distribution:?}, seed {seed}, offset {offset}>")
             }
+            Self::Expression(expression) => f.write_str(expression.name()),
             Self::Custom(custom) => custom.fmt(f),
         }
     }

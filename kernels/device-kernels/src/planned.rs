@@ -1,14 +1,18 @@
 //! Calls with the kernel sets that have them, and the calls that this thread has planned before.
 
+mod split;
+
 use std::cell::RefCell;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
+use std::sync::Arc;
 
 use device_registry::backend::{BackendError, Launch};
-use device_registry::{Buffer, Device, LaunchOptions};
+use device_registry::{Buffer, Device, LaunchOptions, Stream};
 use smallvec::SmallVec;
 
+pub use self::split::{Part, PartPlace, Parts};
 use crate::argument::Argument;
 use crate::buffers::check_buffers;
 use crate::call::{Call, CallError, signature};
@@ -62,8 +66,9 @@ pub enum ArgumentRef<'a> {
 pub struct Planned {
     device: Device,
     call: Call,
-    /// `None` if no set has a kernel, and the call writes nothing.
+    /// `None` if no set has a kernel: the call writes nothing, or is done in parts.
     set: Option<LinkedSet>,
+    parts: Option<Arc<Parts>>,
     short: bool,
 }
 
@@ -85,7 +90,7 @@ impl Planned {
         Description { device: device.resolve(), operator: operator.into(), inputs, outputs }.planned()
     }
 
-    /// Looks for a kernel. Keeps nothing.
+    /// Looks for a kernel, or for those of an expression's parts. Keeps nothing.
     ///
     /// # Errors
     ///
@@ -95,11 +100,15 @@ impl Planned {
         let device = device.resolve();
         let kernels = Kernels::of(device)?;
         let set = kernels.find(device, &call);
+        let mut parts = None;
         if set.is_none() && !call.is_empty() {
-            return Err(RunError::Unsupported { call, device, sets: Sets(kernels.sets().to_vec()) });
+            let Operator::Expression(expression) = call.operator() else {
+                return Err(RunError::Unsupported { call, device, sets: Sets(kernels.sets().to_vec()) });
+            };
+            parts = Some(Arc::new(Parts::new(device, &call, expression)?));
         }
         let short = set.is_some_and(|set| set.set().is_short(&call));
-        Ok(Self { device, call, set, short })
+        Ok(Self { device, call, set, parts, short })
     }
 
     /// The call.
@@ -108,10 +117,39 @@ impl Planned {
         &self.call
     }
 
-    /// The set that has a kernel. `None` if none has, and the call [writes nothing](Call::is_empty).
+    /// The set that has a kernel. `None` if none has: the call [writes nothing](Call::is_empty), or it is an
+    /// expression that is done [in parts](Self::is_in_parts).
     #[must_use]
     pub fn set(&self) -> Option<LinkedSet> {
         self.set
+    }
+
+    /// Whether no set has the expression of the call as a whole, so that [`enqueue`](Self::enqueue) does it
+    /// by several kernels and temporary memory: those of parts that a set has, such as the reductions and
+    /// what is between them, or of single operators.
+    #[must_use]
+    pub fn is_in_parts(&self) -> bool {
+        self.parts.is_some()
+    }
+
+    /// The parts of a call that is done [in parts](Self::is_in_parts), for a framework that launches each by
+    /// itself.
+    #[must_use]
+    pub fn parts(&self) -> Option<&Parts> {
+        self.parts.as_deref()
+    }
+
+    /// The same plan of an expression with other values: one for each scalar among the
+    /// [inputs](Call::inputs), in their order. Neither a check nor a set depends on these values, so that
+    /// nothing is checked again: a framework that keeps plans by itself keeps one for all values. For other
+    /// operators, a set may look at values, so that their plans are made anew.
+    ///
+    /// Scalars that `scalars` has no value for keep theirs.
+    #[must_use]
+    pub fn with_scalars(&self, scalars: &[Scalar]) -> Self {
+        let call = self.call.with_scalars(scalars);
+        let parts = self.parts.as_ref().map(|parts| Arc::new(parts.with_scalars_of(&call)));
+        Self { call, parts, ..*self }
     }
 
     /// Checks `buffers`, which are in the order of [`Call::arrays`]. `None` if the call [writes
@@ -120,12 +158,34 @@ impl Planned {
     /// # Errors
     ///
     /// If there are not as many buffers as arrays, a buffer is on another device, is too short or begins
-    /// between two elements of its memory, or an output overlaps another array.
+    /// between two elements of its memory, or an output overlaps another array. If the call is done [in
+    /// parts](Self::is_in_parts), which no single launch does.
     pub fn with_buffers(&self, buffers: &[&Buffer]) -> Result<Option<Prepared>, RunError> {
         match check_buffers(self.device, &self.call, buffers) {
+            Ok(()) if self.parts.is_some() => Err(RunError::Parts { call: self.call.clone() }),
             Ok(()) => Ok(self.prepared()),
             Err(problem) => Err(RunError::Buffers { call: self.call.clone(), problem }),
         }
+    }
+
+    /// Enqueues the call in a stream of the device, with buffers in the order of [`Call::arrays`]. Does
+    /// nothing if the call [writes nothing](Call::is_empty).
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`with_buffers`](Self::with_buffers), but that of a call in parts, and those of
+    /// [`Stream::launch`].
+    pub fn enqueue(&self, stream: &Stream, buffers: &[&Buffer]) -> Result<(), RunError> {
+        if let Some(parts) = &self.parts {
+            return match check_buffers(self.device, &self.call, buffers) {
+                Ok(()) => parts.enqueue(stream, &self.call, buffers),
+                Err(problem) => Err(RunError::Buffers { call: self.call.clone(), problem }),
+            };
+        }
+        let Some(prepared) = self.with_buffers(buffers)? else { return Ok(()) };
+        let options = prepared.launch_options();
+        let enqueued = stream.launch_with(&options, buffers, move |launch| prepared.launch(launch));
+        enqueued.map_err(|error| RunError::Device { call: self.call.clone(), error })
     }
 
     /// Whether [`compute_on_host`](Self::compute_on_host) computes the call.
@@ -194,12 +254,16 @@ impl Prepared {
     ///
     /// If there are not as many buffers as arrays, a buffer is on another device, is too short or begins
     /// between two elements of its memory, an output overlaps another array, or no linked set has a kernel.
+    /// Also if it is an expression that only [`Planned::enqueue`] does, in parts.
     pub fn new(device: Device, call: Call, buffers: &[&Buffer]) -> Result<Option<Self>, RunError> {
         if let Err(problem) = check_buffers(device.resolve(), &call, buffers) {
             return Err(RunError::Buffers { call, problem });
         }
         let planned = Planned::new(device, call)?;
-        Ok(planned.prepared())
+        match planned.parts {
+            Some(_) => Err(RunError::Parts { call: planned.call }),
+            None => Ok(planned.prepared()),
+        }
     }
 
     /// The call.
@@ -215,11 +279,16 @@ impl Prepared {
     }
 
     /// The options for [`Stream::launch_with`](device_registry::Stream::launch_with): the
-    /// [name](crate::Operator::name) of the operator, and whether the kernel is
+    /// [name](crate::Operator::name) of the operator, which of an expression has
+    /// [its parts](crate::Expression::name), and whether the kernel is
     /// [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
-        let options = LaunchOptions::new().named(self.call.operator().name());
+        let name = match self.call.operator() {
+            Operator::Expression(expression) => expression.name(),
+            operator => operator.name(),
+        };
+        let options = LaunchOptions::new().named(name);
         if self.short { options.short() } else { options }
     }
 
@@ -251,7 +320,7 @@ impl<'a> ArgumentRef<'a> {
 
     /// Adds the argument as numbers. The first says which follow, so that no other argument has the same.
     #[inline]
-    fn add_to(self, key: &mut Key) {
+    fn add_to(self, key: &mut Key, with_values: bool) {
         match self {
             Self::Array { dtype, shape, strides, offset } => {
                 // A list that is longer than a rank can be is an error, which is not kept.
@@ -262,6 +331,7 @@ impl<'a> ArgumentRef<'a> {
                 key.extend(strides.unwrap_or_default().iter().map(|&stride| stride as u64));
                 key.push(offset as u64);
             }
+            Self::Scalar(_) if !with_values => key.push(VALUE),
             // By their bits: numbers that are equal may differ, as 1 / 0.0 and 1 / -0.0 do.
             Self::Scalar(Scalar::Float(value)) => key.extend([FLOAT, value.to_bits()].into_iter()),
             Self::Scalar(Scalar::Int(value)) => key.extend([INT, value as u64].into_iter()),
@@ -276,6 +346,8 @@ const INT: u64 = 3;
 const BOOL: u64 = 4;
 /// Between inputs and outputs.
 const OUTPUTS: u64 = 5;
+/// Any value.
+const VALUE: u64 = 6;
 
 impl<'a> From<&'a Argument> for ArgumentRef<'a> {
     #[inline]
@@ -330,11 +402,22 @@ where
         // While a thread ends, its plans may be gone.
         let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
         if let Ok(Some(planned)) = PLANS.try_with(find) {
-            return Ok(planned);
+            let Operator::Expression(_) = operator else { return Ok(planned) };
+            // Its values are not in the key: those of an optimizer change at each step.
+            let scalars = self.inputs.clone().filter_map(|input| match input {
+                ArgumentRef::Scalar(scalar) => Some(scalar),
+                ArgumentRef::Array { .. } => None,
+            });
+            let scalars: SmallVec<[Scalar; 8]> = scalars.collect();
+            return Ok(if planned.call.has_scalars(&scalars) {
+                planned
+            } else {
+                planned.with_scalars(&scalars)
+            });
         }
         // A kernel set may run operators of its own meanwhile.
         let planned = self.plan()?;
-        if planned.set.is_some() {
+        if planned.set.is_some() || planned.parts.is_some() {
             let _ = PLANS.try_with(|plans| plans.borrow_mut().keep(key.hash, words, operator, &planned));
         }
         Ok(planned)
@@ -355,9 +438,10 @@ where
 
     #[inline]
     fn add_to(&self, key: &mut Key) {
-        self.inputs.clone().for_each(|input| input.add_to(key));
+        let with_values = !matches!(self.operator, Operator::Expression(_));
+        self.inputs.clone().for_each(|input| input.add_to(key, with_values));
         key.push(OUTPUTS);
-        self.outputs.clone().for_each(|output| output.add_to(key));
+        self.outputs.clone().for_each(|output| output.add_to(key, with_values));
         self.device.index().hash(key);
         // Options are compared, and need not all be in the hash.
         discriminant(&self.operator).hash(key);
@@ -366,6 +450,7 @@ where
             Operator::Binary(binary) => binary.hash(key),
             Operator::Compare(compare) => compare.hash(key),
             Operator::Reduce { reduction, dims } => (reduction, dims).hash(key),
+            Operator::Expression(expression) => expression.hash(key),
             Operator::Custom(custom) => custom.hash(key),
             _ => {}
         }
@@ -519,6 +604,7 @@ mod tests {
             device: Device::cpu(),
             call: Call::new(Binary::Add, &[array; 2], &[array]).unwrap(),
             set: None,
+            parts: None,
             short: true,
         }
     }

@@ -154,8 +154,5 @@ fn enqueue<'a>(
         }
     }
     outputs.filter_map(|output| output.buffer).for_each(|buffer| buffers.push(buffer));
-    let Some(prepared) = planned.with_buffers(&buffers)? else { return Ok(()) };
-    let options = prepared.launch_options();
-    let enqueued = stream.launch_with(&options, &buffers, move |launch| prepared.launch(launch));
-    enqueued.map_err(|error| RunError::Device { call: planned.call().clone(), error })
+    planned.enqueue(stream, &buffers)
 }

@@ -31,7 +31,8 @@ pub trait KernelSet: Send + Sync {
     /// [`Device::properties`] and [`Device::with_native`].
     ///
     /// A `true` is for the life of the program: threads remember it for calls that are equal. A `false` is
-    /// asked for again at the next one.
+    /// asked for again at the next one. Calls of one [`Expression`](crate::Expression) are equal whatever the
+    /// values of their scalars are.
     fn supports(&self, device: Device, call: &Call) -> bool {
         self.coverage(device).iter().any(|coverage| coverage.covers(call))
     }

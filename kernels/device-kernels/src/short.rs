@@ -43,6 +43,10 @@ pub(crate) fn is_short(operator: Operator, inputs: &[Argument], outputs: &[(DTyp
         | Operator::AvgPool2dGrad { .. }
         | Operator::AdaptiveAvgPool2d
         | Operator::AdaptiveAvgPool2dGrad => false,
+        Operator::Expression(expression) => {
+            let most = arrays().chain(outputs.iter().map(|(_, layout)| layout)).map(Layout::len).max();
+            most.unwrap_or(0).saturating_mul(expression.operator_count().max(1)) <= 4 * ELEMENTS
+        }
         Operator::Custom(custom) => custom.definition().is_light(),
         Operator::Unary(_)
         | Operator::Binary(_)

@@ -1,7 +1,7 @@
 //! Programs are compiled once for a device. The counts are of the process, so that this is one test.
 
 use device_conformance::process;
-use device_kernels::{Binary, DType, Kernels, Operand, Unary, run};
+use device_kernels::{Binary, DType, Expression, Kernels, Operand, Unary, run};
 use device_opencl_kernels::compilations;
 
 device_registry::autoload!();
@@ -54,4 +54,22 @@ fn a_program_is_compiled_once_also_if_the_device_is_opened_again_or_threads_race
         }
     });
     assert_eq!(compilations(), 2, "threads that need one program");
+
+    // Sizes, and inputs that are scalars, are arguments of an expression's program too.
+    let softmax = Expression::build(|e| {
+        let scaled = e.input(DType::F32) * e.input(DType::F32);
+        let powers = (scaled - scaled.max([1])).exp();
+        e.output(powers / powers.sum([1]));
+    });
+    let stream = device.create_stream().unwrap();
+    for (rows, len, scale) in [(10, 200, 1.0), (30, 100, 2.0)] {
+        let buffer = device.allocate(4 * rows * len).unwrap();
+        buffer.write(0, &vec![0; 4 * rows * len]).unwrap();
+        let array = Operand::new(&buffer, DType::F32, [rows, len]).unwrap();
+        run(&stream, softmax.clone().unwrap(), &[array, scale.into()], &[array]).unwrap();
+        let bytes = stream.read(&buffer, ..).unwrap().wait().unwrap();
+        let expected = (len as f32).recip().to_ne_bytes();
+        assert!(bytes.chunks_exact(4).all(|x| x == expected), "{rows} {len}");
+    }
+    assert_eq!(compilations(), 3, "an expression of two sizes");
 }

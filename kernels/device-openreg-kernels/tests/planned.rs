@@ -8,7 +8,7 @@ use std::thread::{self, ThreadId};
 
 use device_host_kernels::HostKernels;
 use device_kernels::{
-    Argument, ArgumentRef, Binary, BufferProblem, Call, Coverage, DType, KERNEL_SETS, KernelSet,
+    Argument, ArgumentRef, Binary, BufferProblem, Call, Coverage, DType, Expression, KERNEL_SETS, KernelSet,
     KernelSetDescriptor, Layout, Operand, Operator, Planned, Prepared, RunError, Unary, kernel_sets, run,
 };
 use device_openreg::OpenRegMemory;
@@ -111,6 +111,24 @@ fn a_set_is_asked_once_for_equal_calls_and_once_on_each_device() -> Result<(), B
     });
     assert_eq!(other.join().unwrap(), [2.0, 2.0]);
     assert_eq!(asked(first, &[1, 2]), 2);
+    Ok(())
+}
+
+#[test]
+fn an_expression_is_planned_once_for_all_values_and_computes_with_each() -> Result<(), Box<dyn Error>> {
+    let device = device("openreg:0")?;
+    let plus = Expression::build(|e| {
+        let a = e.input(DType::F32);
+        let b = e.input(DType::F32);
+        e.output(a * 2.0 + b);
+    })?;
+    let a = upload(device, &[1.0, 2.0, 3.0])?;
+    let a = Operand::new(&a, DType::F32, [3, 1, 1])?;
+    for value in [0.5, -0.5, 4.0] {
+        let found = compute(device, plus, &[a, value.into()], &[3, 1, 1])?;
+        assert_eq!(found, [2.0, 4.0, 6.0].map(|twice: f32| twice + value as f32));
+    }
+    assert_eq!(asked(device, &[3, 1, 1]), 1);
     Ok(())
 }
 

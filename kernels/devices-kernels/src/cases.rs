@@ -1,8 +1,8 @@
 //! The calls that are measured.
 
 use device_kernels::{
-    Binary, Compare, Conv2d, DType, Dims, Distribution, Extremum, Operator, Pool2d, Reduction, Sorted, Unary,
-    Update, operators,
+    Binary, Compare, Conv2d, DType, Dims, Distribution, Expression, Extremum, Operator, Pool2d, Reduction,
+    Sorted, Unary, Update, operators,
 };
 
 /// An array: its type and shape.
@@ -52,7 +52,10 @@ impl Case {
 /// if it has another shape than the first input.
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.operator.name())?;
+        match self.operator {
+            Operator::Expression(expression) => f.write_str(expression.name())?,
+            operator => f.write_str(operator.name())?,
+        }
         for (dtype, shape) in &self.inputs {
             write!(f, " {dtype}{shape:?}")?;
         }
@@ -79,6 +82,7 @@ pub(crate) fn all() -> Vec<Case> {
     }
     cases.extend(elementwise());
     cases.extend(rows());
+    cases.extend(expressions());
     cases.extend(indexed());
     cases.extend(random());
     cases.extend(images());
@@ -155,6 +159,26 @@ fn rows() -> Vec<Case> {
     cases.push(Case::new(Operator::Softmax { dim }, [ALL], ALL, 0));
     cases.push(Case::new(Operator::LogSoftmax { dim }, [ALL], ALL, 0));
     cases
+}
+
+/// Several operators as one: element-wise ones, and those of a row.
+fn expressions() -> Vec<Case> {
+    let gelu = Expression::build(|e| {
+        let x = e.input(DType::F32);
+        let residual = e.input(DType::F32);
+        let inner = (x * x * x * 0.044715 + x) * 0.797_884_560_8;
+        e.output(((inner.tanh() + 1.0) * x * 0.5 + residual) * 1.25 - 0.5);
+    });
+    let norm = Expression::build(|e| {
+        let x = e.input(DType::F32);
+        let scale = e.input(DType::F32);
+        let centred = x - x.mean([1]);
+        let variance = (centred * centred).mean([1]);
+        e.output(centred / (variance + 1e-5).sqrt() * scale);
+    });
+    let gelu = gelu.map(|gelu| Case::new(gelu, [ALL, ALL], ALL, 0));
+    let norm = norm.map(|norm| Case::new(norm, [ALL, &[1, 1024]], ALL, 0));
+    [gelu, norm].into_iter().flatten().collect()
 }
 
 /// The operators with indices. All of them are 0.

@@ -5,6 +5,7 @@ mod claims;
 mod convolution;
 mod custom;
 mod elementwise;
+mod expression;
 mod indexing;
 mod layout;
 mod matmul;
@@ -30,6 +31,7 @@ pub fn checks() -> Vec<Arc<Check>> {
         elementwise::checks(),
         layout::checks(),
         reduce::checks(),
+        expression::checks(),
         sort::checks(),
         matmul::checks(),
         indexing::checks(),

@@ -94,7 +94,7 @@ fn dtypes(reduction: Reduction) -> Vec<DType> {
 }
 
 /// Some of the dimensions, at least one where there is one.
-fn dims(draw: &mut Draw<'_>, rank: usize) -> Dims {
+pub(super) fn dims(draw: &mut Draw<'_>, rank: usize) -> Dims {
     let last = rank.saturating_sub(1 + draw.below(rank.max(1)));
     let more: Vec<usize> = (0..rank).filter(|&dim| dim == last || draw.one_in(3)).collect();
     more.into_iter().collect()

@@ -2,7 +2,7 @@
 
 use device_kernels::{Binary, DType, Operator, Unary};
 
-use super::{convolution, drawn, indexing, layout, matmul, pooling, reduce};
+use super::{convolution, drawn, expression, indexing, layout, matmul, pooling, reduce};
 use crate::case::{Case, Kind, Operand};
 use crate::check::{Check, Drawn};
 use crate::draw::Draw;
@@ -38,8 +38,14 @@ pub(super) fn families() -> Vec<Drawn> {
             super::elementwise::call(case, draw, operator, dtype, &shape, Kind::Any, [Domain::Small; 3]);
         })
     });
-    let others =
-        [reduce::probe(), matmul::probe(), indexing::probe(), convolution::probe(), pooling::probe()];
+    let others = [
+        reduce::probe(),
+        matmul::probe(),
+        indexing::probe(),
+        convolution::probe(),
+        pooling::probe(),
+        expression::probe(),
+    ];
     elementwise.chain(others).collect()
 }
 

@@ -311,7 +311,8 @@ fn holds<T: PartialOrd>(comparison: Compare, a: &T, b: &T) -> bool {
     }
 }
 
-fn copy(from: DType, to: DType, value: Value) -> Expect {
+/// A conversion of one element.
+pub(super) fn copy(from: DType, to: DType, value: Value) -> Expect {
     let converted = element::convert(value, to);
     if from == to || !to.is_float() {
         // A conversion may read a subnormal number as zero.

@@ -3,6 +3,7 @@
 mod convolution;
 mod custom;
 pub mod elementwise;
+mod expression;
 mod indexing;
 mod pooling;
 pub mod random;
@@ -97,6 +98,9 @@ pub fn for_each_index(shape: &[usize], mut each: impl FnMut(&[usize])) {
 pub fn expected(operator: Operator, inputs: &[Input], outputs: &[Array]) -> Vec<Vec<Expect>> {
     if let Operator::Custom(custom) = operator {
         return custom::expected(custom, inputs, outputs);
+    }
+    if let Operator::Expression(expression) = operator {
+        return expression::expected(expression, inputs, outputs);
     }
     let out = &outputs[0];
     let array = |place: usize| inputs[place].array();

@@ -27,15 +27,17 @@ pub(crate) fn reduced(shape: &[usize], dims: Dims) -> Vec<usize> {
 }
 
 pub(super) fn reduce(reduction: Reduction, dims: Dims, input: &Array) -> Vec<Expect> {
-    let dtype = input.dtype;
-    let float = dtype.is_float();
-    let one = |group: Vec<Value>| match reduction {
+    groups(input, dims).iter().map(|group| element(reduction, input.dtype, group)).collect()
+}
+
+/// One element of a reduction.
+pub(super) fn element(reduction: Reduction, dtype: DType, group: &[Value]) -> Expect {
+    match reduction {
         Reduction::Any => Expect::Exactly(Value::Int(group.iter().any(|value| value.is_true()).into())),
         Reduction::All => Expect::Exactly(Value::Int(group.iter().all(|value| value.is_true()).into())),
-        _ if float => of_floats(reduction, dtype, &group),
-        _ => Expect::Exactly(Value::Int(of_integers(reduction, dtype, &group))),
-    };
-    groups(input, dims).into_iter().map(one).collect()
+        _ if dtype.is_float() => of_floats(reduction, dtype, group),
+        _ => Expect::Exactly(Value::Int(of_integers(reduction, dtype, group))),
+    }
 }
 
 fn of_integers(reduction: Reduction, dtype: DType, group: &[Value]) -> i128 {

@@ -4,9 +4,11 @@
 //! - `nothing_is_computed::CHECK` runs a check on a set whose kernels do nothing. It fails.
 //! - `DEFECT::caught_by::CHECK` runs a check on the set with the defect. It fails.
 //! - `DEFECT::spares` runs a check of each group that the defect is not about. All pass.
+//! - `in_parts::CHECK` runs a check of expressions on a linked set that has none. It passes.
 //! - `every_defect_is_caught`: the table is complete.
 //! - `the_readme_counts_the_defects`: and so is the README.
 
+mod expression;
 mod set;
 mod sort;
 mod survey;
@@ -15,6 +17,7 @@ mod wrong;
 
 use std::process::ExitCode;
 
+use device_kernels::{KERNEL_SETS, KernelSetDescriptor};
 use device_kernels_conformance::{Outcome, Subject, checks};
 use device_registry::Device;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -22,6 +25,13 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::set::Set;
 use crate::table::{Row, TABLE};
 use crate::wrong::Wrong;
+
+device_kernels::entry_points! {
+    /// All kernels but expressions.
+    #[distributed_slice(KERNEL_SETS)]
+    static WITHOUT_EXPRESSIONS: KernelSetDescriptor =
+        KernelSetDescriptor::new("cpu", expression::without_expressions);
+}
 
 /// A quick check of each group.
 const PANEL: &[&str] = &[
@@ -35,6 +45,7 @@ const PANEL: &[&str] = &[
     "arg_reduce::max",
     "sort::sizes_of_0_and_1",
     "softmax::softmax",
+    "expressions::rounding",
     "matmul::plain",
     "index::assign_replace",
     "conv::plain",
@@ -71,6 +82,10 @@ fn main() -> ExitCode {
         }
         trials.push(Trial::test(format!("{:?}::spares", row.wrong), move || spares(row)));
     }
+    for check in checks().iter().filter(|check| check.name().starts_with("expressions::")) {
+        let check = check.name().to_owned();
+        trials.push(Trial::test(format!("in_parts::{check}"), move || passes_in_parts(&check)));
+    }
     trials.push(Trial::test("every_defect_is_caught", every_defect_is_caught));
     trials.push(Trial::test("the_readme_counts_the_defects", the_readme_counts_the_defects));
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -87,11 +102,22 @@ fn hide_panics_of_kernels() {
 }
 
 fn outcome(wrong: Option<Wrong>, name: &str) -> Result<Outcome, Failed> {
+    let set: &'static Set = Box::leak(Box::new(Set::new(wrong)));
+    outcome_of(&Subject::new(Device::cpu(), set), name)
+}
+
+fn outcome_of(subject: &Subject, name: &str) -> Result<Outcome, Failed> {
     let checks = checks();
     let check = checks.iter().find(|check| check.name() == name);
     let check = check.ok_or_else(|| format!("there is no check `{name}`"))?;
-    let set: &'static Set = Box::leak(Box::new(Set::new(wrong)));
-    Ok(check.run(&Subject::new(Device::cpu(), set)))
+    Ok(check.run(subject))
+}
+
+fn passes_in_parts(check: &str) -> Result<(), Failed> {
+    match outcome_of(&Subject::linked(Device::cpu())?.in_parts(), check)? {
+        Outcome::Passed => Ok(()),
+        other => Err(format!("{check} {other}").into()),
+    }
 }
 
 fn passes(wrong: Option<Wrong>, check: &str) -> Result<(), Failed> {

@@ -4,8 +4,8 @@ use std::mem::discriminant;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device_kernels::{
-    Argument, Binary, Call, Compare, Conv2d, Coverage, DType, Extremum, KernelSet, Operator, Pool2d,
-    Reduction, Scalar, Unary, Update,
+    Argument, Binary, Call, Compare, Conv2d, Coverage, DType, Expression, Extremum, KernelSet, Operator,
+    Pool2d, Reduction, Scalar, Unary, Update,
 };
 use device_kernels_conformance::element::{self, Value};
 use device_kernels_conformance::expect::Expect;
@@ -14,6 +14,7 @@ use device_registry::Device;
 use device_registry::backend::{BackendError, HostMemory, Launch};
 use parking_lot::Mutex;
 
+use crate::expression;
 use crate::sort;
 use crate::wrong::Wrong;
 
@@ -128,7 +129,13 @@ impl KernelSet for Set {
             })
             .collect();
         let outputs: Vec<Array> = arrays.map(read).collect();
-        let results = self.compute(call, &first, operands, &outputs, number);
+        let results = match (self.wrong, self.expression(call, &first)) {
+            (Some(wrong), Some(expression)) => {
+                let in_place = in_place(call, launch, &places)?;
+                expression::results(wrong, expression, &operands, &outputs, &in_place)
+            }
+            _ => self.compute(call, &first, operands, &outputs, number),
+        };
         for (number, values) in results.iter().enumerate() {
             let place = inputs + number;
             let len = values.len();
@@ -178,6 +185,9 @@ impl Set {
             (Operator::Unary(a), Operator::Unary(b)) => a == b,
             (Operator::Binary(a), Operator::Binary(b)) => a == b,
             (Operator::Compare(a), Operator::Compare(b)) => a == b,
+            (Operator::Expression(a), Operator::Expression(b)) => {
+                a.name() == b.name() && a.inputs() == b.inputs() && a.outputs() == b.outputs()
+            }
             (a, b) => discriminant(&a) == discriminant(&b) && other.inputs().len() == call.inputs().len(),
         };
         if let Some(first) = first.iter().find(same) {
@@ -187,10 +197,32 @@ impl Set {
         call.clone()
     }
 
+    /// The expression of a call, as a set with a defect of expressions believes it to be.
+    fn expression(&self, call: &Call, first: &Call) -> Option<Expression> {
+        let Operator::Expression(expression) = call.operator() else { return None };
+        match (self.wrong?, first.operator()) {
+            (Wrong::ExpressionStaleLiteral, Operator::Expression(stale)) => Some(stale),
+            (
+                Wrong::ExpressionKeepsPrecision
+                | Wrong::ExpressionFuses
+                | Wrong::ExpressionWritesEarly
+                | Wrong::ExpressionLosesOutput
+                | Wrong::ExpressionRepeatsOutput
+                | Wrong::ExpressionCountsOnce
+                | Wrong::ExpressionFirstChunk
+                | Wrong::ExpressionReducesOneDim,
+                _,
+            ) => Some(expression),
+            _ => None,
+        }
+    }
+
     /// Moves the arrays to where a wrong set believes that they are.
     fn misplace(&self, call: &Call, first: &Call, places: &mut [Places], inputs: usize) {
         let Some(wrong) = self.wrong else { return };
         let is_product = call.operator() == Operator::MatMul;
+        let is_expression = matches!(call.operator(), Operator::Expression(_));
+        let strides_of_first = places[0].strides.clone();
         for (at, array) in places.iter_mut().enumerate() {
             let (is_input, rank) = (at < inputs, array.shape.len());
             match wrong {
@@ -208,6 +240,9 @@ impl Set {
                 Wrong::MatmulIgnoresTransposition if is_product && at == 1 => {
                     let columns = array.shape[rank - 1] as isize;
                     array.strides[rank - 2..].copy_from_slice(&[columns, 1]);
+                }
+                Wrong::ExpressionSharesStrides if is_expression && at == 1 && is_input => {
+                    array.strides.clone_from(&strides_of_first);
                 }
                 Wrong::MatmulIgnoresBatch if is_product && at == 1 => array.strides[..rank - 2].fill(0),
                 Wrong::StaleLayout => {
@@ -648,6 +683,25 @@ impl Set {
             _ => {}
         }
     }
+}
+
+/// For each output, the input whose elements it is.
+fn in_place(call: &Call, launch: &Launch<'_>, places: &[Places]) -> Result<Vec<Option<usize>>, BackendError> {
+    let mut memories = Vec::new();
+    for span in launch.spans() {
+        let span = span.as_ref().ok_or_else(|| BackendError::invalid("a buffer is empty"))?;
+        memories.push((std::ptr::from_ref(span.memory_as::<HostMemory>()?), span.range()));
+    }
+    let arrays = call.inputs().iter().enumerate().filter(|(_, input)| input.array().is_some());
+    let arrays: Vec<usize> = arrays.map(|(input, _)| input).collect();
+    let same = |output: usize, input: usize| {
+        let is_same = places[output].offset == places[input].offset
+            && places[output].strides == places[input].strides
+            && places[output].shape == places[input].shape;
+        is_same && memories[output] == memories[input]
+    };
+    let of_output = |output| (0..arrays.len()).find(|&input| same(output, input)).map(|input| arrays[input]);
+    Ok((arrays.len()..places.len()).map(of_output).collect())
 }
 
 fn shape(input: &Input) -> &[usize] {

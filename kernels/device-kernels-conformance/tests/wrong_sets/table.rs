@@ -15,6 +15,8 @@ pub(crate) struct Row {
 const ALL: &[&str] = &[""];
 const ELEMENTWISE: &[&str] = &["unary", "binary", "compare", "select", "copy", "layout", "cache", "streams"];
 
+const EXPRESSIONS: &[&str] = &["expressions", "streams"];
+
 const fn row(wrong: Wrong, caught_by: &'static [&'static str], groups: &'static [&'static str]) -> Row {
     Row { wrong, caught_by, groups }
 }
@@ -74,6 +76,20 @@ pub(crate) const TABLE: &[Row] = &[
     row(SortKeepsTheLast, &["sort::first"], &["sort"]),
     row(SortLosesTheLargest, &["sort::ends"], &["sort"]),
     row(SoftmaxOverflows, &["softmax::large_numbers"], &["softmax"]),
+    row(
+        ExpressionKeepsPrecision,
+        &["expressions::rounding", "expressions::elementwise", "expressions::casts"],
+        EXPRESSIONS,
+    ),
+    row(ExpressionFuses, &["expressions::rounding", "expressions::elementwise"], EXPRESSIONS),
+    row(ExpressionSharesStrides, &["expressions::layouts", "expressions::repeated_elements"], EXPRESSIONS),
+    row(ExpressionWritesEarly, &["expressions::in_place"], EXPRESSIONS),
+    row(ExpressionLosesOutput, &["expressions::many_arrays", "expressions::elementwise"], EXPRESSIONS),
+    row(ExpressionRepeatsOutput, &["expressions::many_arrays", "expressions::elementwise"], EXPRESSIONS),
+    row(ExpressionStaleLiteral, &["expressions::literals"], EXPRESSIONS),
+    row(ExpressionCountsOnce, &["expressions::repeated_elements"], EXPRESSIONS),
+    row(ExpressionFirstChunk, &["expressions::long"], EXPRESSIONS),
+    row(ExpressionReducesOneDim, &["expressions::reductions"], EXPRESSIONS),
     row(MatmulIgnoresTransposition, &["matmul::transposed"], &["matmul", "streams"]),
     row(MatmulIgnoresBatch, &["matmul::batch"], &["matmul", "streams"]),
     row(MatmulIgnoresBias, &["matmul::bias"], &["matmul", "streams"]),

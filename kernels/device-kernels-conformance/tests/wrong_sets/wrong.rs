@@ -113,6 +113,26 @@ wrongs! {
     SortLosesTheLargest,
     /// Exponentials are not scaled by the largest.
     SoftmaxOverflows,
+    /// An expression does not round numbers of 16 bits before its outputs.
+    ExpressionKeepsPrecision,
+    /// An expression fuses products with sums.
+    ExpressionFuses,
+    /// The second input of an expression has the strides of the first.
+    ExpressionSharesStrides,
+    /// Outputs of an expression are written before later nodes read the input in that place.
+    ExpressionWritesEarly,
+    /// Only the first output of an expression is written.
+    ExpressionLosesOutput,
+    /// All outputs of an expression with the type of the first have its elements.
+    ExpressionRepeatsOutput,
+    /// The first expression with a name is used for all later ones, whatever their literals.
+    ExpressionStaleLiteral,
+    /// Elements that an expression repeats along a reduced dimension count once.
+    ExpressionCountsOnce,
+    /// Only the first 1024 elements of a dimension that an expression reduces count.
+    ExpressionFirstChunk,
+    /// An expression reduces the first of its dimensions alone.
+    ExpressionReducesOneDim,
     /// The second matrix is read as a plain one.
     MatmulIgnoresTransposition,
     /// All products of a batch have the first matrix of the second input.

@@ -90,8 +90,9 @@ impl Class {
 
 /// A number in an error.
 pub(crate) fn count(number: usize) -> &'static str {
-    const NUMBERS: [&str; 9] = ["0", "1", "2", "3", "4", "5", "6", "7", "8"];
-    NUMBERS.get(number).unwrap_or(&"more than 8")
+    const NUMBERS: [&str; 17] =
+        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
+    NUMBERS.get(number).unwrap_or(&"more than 16")
 }
 
 pub(super) fn arrays(outputs: &[Argument]) -> Result<Outputs, Problem> {

@@ -1,6 +1,7 @@
 //! The rules of operators: how many arguments they have, with which types and shapes.
 
 pub(crate) mod arguments;
+mod expression;
 mod images;
 
 use std::fmt;
@@ -163,6 +164,7 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
             }
             random(distribution, one(&outputs)?.dtype)?;
         }
+        Operator::Expression(of) => return expression::expression(of, inputs, outputs),
         Operator::Custom(custom) => custom.check(inputs, &outputs)?,
     }
     let call = Call::checked(operator, inputs.into(), outputs);
@@ -173,6 +175,18 @@ fn call(operator: Operator, inputs: &[Argument], outputs: &[Argument]) -> Result
         }
         _ => call,
     })
+}
+
+/// Checks the types of the operands and of the result of an element-wise operator or a reduction.
+pub(crate) fn types(operator: Operator, operands: &[DType], out: DType) -> Result<(), Problem> {
+    let layout = Layout::contiguous([1])?;
+    let inputs: Inputs = operands.iter().map(|&dtype| Argument::Array(dtype, layout)).collect();
+    let out = Array { dtype: out, layout: &layout };
+    match operator {
+        Operator::Reduce { reduction, .. } => reduce(reduction, Dims::from([0]), one_array(&inputs)?, out)?,
+        _ => elementwise(operator, &inputs, out)?,
+    };
+    Ok(())
 }
 
 fn elementwise(operator: Operator, inputs: &[Argument], out: Array<'_>) -> Result<Call, Problem> {

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use device_kernels::{Argument, Call, Operator};
+use device_kernels::{Argument, Call};
 use smallvec::SmallVec;
 
 use super::element::{Element, Value, element};
 use super::expression::{self, Function};
+use super::form::{self, Extent, Form};
 use super::opencl_c::{self, Parameters};
-use super::space::{self, Space};
+use super::space::Space;
 use super::{Place, Plan, Step, Target};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,43 +28,10 @@ struct Input {
     scalar: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Form {
-    /// All arrays are lines of elements, so that no index is computed.
-    Line,
-    /// Any strides. The item's number is taken apart.
-    Strided { rank: usize },
-    /// Any strides, with the innermost dimension as its own axis.
-    Rows { rank: usize, steps: SmallVec<[InnerStep; 4]> },
-}
-
-/// The innermost stride of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum InnerStep {
-    Zero,
-    One,
-    Any,
-}
-
-/// From so many elements on, the innermost dimension is an axis.
-const ROW: i64 = 32;
-/// Drivers may limit the groups of all axes but the first to so many.
-const MOST_ROWS: i64 = 1 << 16;
-/// The side of a square of items, in one group.
-const SQUARE: usize = 16;
-
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     let &[(out, out_layout)] = call.outputs() else { return None };
     let out_element = element(out)?;
-    let function = match call.operator() {
-        Operator::Unary(unary) => Function::Unary(unary),
-        Operator::Binary(binary) => Function::Binary(binary),
-        Operator::Compare(compare) => Function::Compare(compare),
-        Operator::Where => Function::Where,
-        Operator::Clamp => Function::Clamp,
-        Operator::Copy => Function::Copy,
-        _ => return None,
-    };
+    let function = Function::of(call.operator())?;
     // The common type of inputs that are alike: their first array's.
     let skipped = usize::from(function == Function::Where);
     let of_array = call.inputs().iter().skip(skipped).find_map(Argument::array);
@@ -95,53 +63,12 @@ pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     arrays.push((out_layout.strides(), out_layout.offset()));
     let count = arrays.len();
     let space = Space::new(out_layout.shape(), &arrays)?.sort(count - 1).merge();
-    let rank = space.rank();
-    let len = space.len();
-    let every: SmallVec<[usize; 4]> = (0..count).collect();
-    let inner = space.dims.last();
-    let line =
-        rank == 0 || (rank == 1 && inner.is_some_and(|dim| dim.strides[..count].iter().all(|&s| s == 1)));
-    let mut indices = SmallVec::new();
-    let whole = super::product([len])?;
-    let ((items, group), form) = if line {
-        indices.push(len);
-        (super::line(whole, target.traits), Form::Line)
-    } else if let Some(inner) = inner.filter(|inner| inner.size >= ROW && len / inner.size < MOST_ROWS) {
-        let rows = len / inner.size;
-        let items = [super::product([inner.size])?, super::product([rows])?];
-        indices.extend([inner.size, rows]);
-        indices.extend(space.indices(&every));
-        let step = |stride: &i64| match stride {
-            0 => InnerStep::Zero,
-            1 => InnerStep::One,
-            _ => InnerStep::Any,
-        };
-        let steps = inner.strides[..count].iter().map(step).collect();
-        // An array that is read across its rows: a square of items has its lines of the cache in common.
-        let across = space.dims.iter().rev().nth(1).is_some_and(|outer| {
-            (0..count).any(|array| outer.strides[array] == 1 && inner.strides[array] > 1)
-        });
-        let extent = match across {
-            true => {
-                let [columns, rows] = items.map(|items| items.next_multiple_of(SQUARE));
-                ([columns, rows, 1], [SQUARE, SQUARE, 1])
-            }
-            false => {
-                let ([columns, ..], group) = super::line(items[0], target.traits);
-                ([columns, items[1], 1], group)
-            }
-        };
-        (extent, Form::Rows { rank, steps })
-    } else {
-        indices.push(len);
-        indices.extend(space.indices(&every));
-        (super::line(whole, target.traits), Form::Strided { rank })
-    };
+    let Extent { form, indices, items, group } = form::extent(&space, count, target)?;
     let recipe = Recipe { function, inputs, output, form, wide: target.wide };
     recipe.expression()?;
     Some(Plan::from(Step {
         recipe: super::Recipe::Elementwise(recipe),
-        arrays: every.iter().map(|&array| (Place::Array(array), space.offsets[array])).collect(),
+        arrays: (0..count).map(|array| (Place::Array(array), space.offsets[array])).collect(),
         values,
         indices,
         items,
@@ -160,7 +87,7 @@ impl Recipe {
         let expression = self.expression().expect("the plan has looked");
         let mut parameters = Parameters {
             wide: self.wide,
-            functions: expression::functions(of.number(), expression),
+            functions: expression::functions(of.number(), expression).collect(),
             ..Parameters::default()
         };
         let mut loads = String::new();
@@ -178,46 +105,7 @@ impl Recipe {
         }
         let out = parameters.arrays.len();
         parameters.arrays.push((self.output, true));
-        let every: Vec<usize> = (0..=out).collect();
-
-        let item = opencl_c::item(0);
-        let mut body = format!("    const Index i = {item};\n    if (i >= count) return;\n");
-        parameters.indices.push("count".to_owned());
-        match &self.form {
-            Form::Line => {
-                for array in every {
-                    let _ = writeln!(body, "    const Index x{array} = o{array} + i;");
-                }
-            }
-            Form::Strided { rank } => {
-                parameters.indices.extend(space::names("", *rank, &every));
-                body += &space::decode("", *rank, "i");
-                for array in every {
-                    let place = space::place("", *rank, array);
-                    let _ = writeln!(body, "    const Index x{array} = o{array} + {place};");
-                }
-            }
-            Form::Rows { rank, steps } => {
-                parameters.indices.push("rows".to_owned());
-                parameters.indices.extend(space::names("", *rank, &every));
-                let outer = rank - 1;
-                let _ = writeln!(
-                    body,
-                    "    const Index row = {};\n    if (row >= rows) return;",
-                    opencl_c::item(1)
-                );
-                body += &space::decode("", outer, "row");
-                for (array, step) in every.iter().zip(steps) {
-                    let place = space::place("", outer, *array);
-                    let inner = match step {
-                        InnerStep::Zero => String::new(),
-                        InnerStep::One => " + i".to_owned(),
-                        InnerStep::Any => format!(" + i * s{array}_{outer}"),
-                    };
-                    let _ = writeln!(body, "    const Index x{array} = o{array} + {place}{inner};");
-                }
-            }
-        }
+        let mut body = self.form.places(&mut parameters);
         body += &loads;
         let value = format!("({})", expression::spell(of.number(), expression));
         let store = opencl_c::store(self.output, &format!("p{out}"), &format!("x{out}"), &value);

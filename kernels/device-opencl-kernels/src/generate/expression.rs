@@ -3,7 +3,7 @@
 //! In an expression, `$T` is the type that is computed with, and `$U` the type in which its integers wrap.
 //! `@name` is a function of C's mathematics, `#1.5` a literal number, and `$name` one of [`FUNCTIONS`].
 
-use device_kernels::{Binary, Compare, Reduction, Unary};
+use device_kernels::{Binary, Compare, Operator, Reduction, Unary};
 
 use super::element::{Element, Number};
 use super::opencl_c;
@@ -23,6 +23,19 @@ const MAX: &str = "(a > b || a != a) ? a : b";
 const MIN: &str = "(a < b || a != a) ? a : b";
 
 impl Function {
+    /// The function of an element-wise operator.
+    pub(crate) fn of(operator: Operator) -> Option<Self> {
+        Some(match operator {
+            Operator::Unary(unary) => Self::Unary(unary),
+            Operator::Binary(binary) => Self::Binary(binary),
+            Operator::Compare(compare) => Self::Compare(compare),
+            Operator::Where => Self::Where,
+            Operator::Clamp => Self::Clamp,
+            Operator::Copy => Self::Copy,
+            _ => return None,
+        })
+    }
+
     /// The expression for inputs of this element, or `None` if there is none for it.
     pub(crate) fn expression(self, of: Element, to: Element) -> Option<&'static str> {
         let number = of.number();
@@ -261,17 +274,34 @@ pub(crate) fn spell(number: Number, expression: &str) -> String {
             "@" => text += known(word),
             _ if word == "T" => text += opencl_c::number_type(number),
             _ if word == "U" => text += opencl_c::number_type(number.unsigned()),
-            _ => text += &format!("{word}_"),
+            _ => text += &format!("{word}_{}", opencl_c::number_type(number)),
         }
         rest = &tail[end..];
     }
     text + rest
 }
 
-/// The functions that an expression calls.
-pub(crate) fn functions(number: Number, expression: &str) -> String {
-    let called = FUNCTIONS.iter().filter(|(name, _)| expression.contains(&format!("{name}(")));
-    called.map(|(_, text)| spell(number, text)).collect()
+/// An expression in OpenCL C, of these operands in place of `a`, `b` and `c`.
+pub(crate) fn spell_with(number: Number, expression: &str, operands: &[&str]) -> String {
+    let spelled = spell(number, expression);
+    let mut text = String::new();
+    let mut rest = spelled.as_str();
+    while let Some(place) = rest.find(|byte: char| byte.is_ascii_alphanumeric() || byte == '_') {
+        let (other, tail) = rest.split_at(place);
+        let end = tail.find(|byte: char| !byte.is_ascii_alphanumeric() && byte != '_');
+        let (word, tail) = tail.split_at(end.unwrap_or(tail.len()));
+        let operand = ["a", "b", "c"].iter().position(|name| *name == word);
+        text += other;
+        text += operand.and_then(|operand| operands.get(operand)).unwrap_or(&word);
+        rest = tail;
+    }
+    text + rest
+}
+
+/// The functions that an expression calls, each as a text.
+pub(crate) fn functions(number: Number, expression: &str) -> impl Iterator<Item = String> {
+    let called = FUNCTIONS.iter().filter(move |(name, _)| expression.contains(&format!("{name}(")));
+    called.map(move |(_, text)| spell(number, text))
 }
 
 /// The names of C's mathematics that expressions use.
@@ -282,4 +312,17 @@ fn known(name: &str) -> &'static str {
         "fmod", "atan2", "copysign",
     ];
     NAMES.iter().find(|known| **known == name).unwrap_or_else(|| panic!("`{name}` is not in the list"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operands_take_the_places_of_letters_and_not_of_words() {
+        let spelled = |text| spell_with(Number::Float, text, &["e1", "(b)", "x"]);
+        assert_eq!(spelled("@fabs(a) == INFINITY"), "fabs(e1) == INFINITY");
+        assert_eq!(spelled("(a < b || a != a) ? a : c"), "(e1 < (b) || e1 != e1) ? e1 : x");
+        assert_eq!(spelled("$min($max(a, b), c) + #0.5"), "min_float(max_float(e1, (b)), x) + 0.5f");
+    }
 }

@@ -6,6 +6,8 @@ pub(crate) mod custom;
 pub(crate) mod element;
 mod elementwise;
 mod expression;
+mod form;
+mod fused;
 mod indexing;
 mod matmul;
 pub(crate) mod opencl_c;
@@ -37,6 +39,7 @@ pub(crate) struct Traits {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Recipe {
     Elementwise(elementwise::Recipe),
+    Fused(fused::Recipe),
     Reduce(reduce::Recipe),
     Simple(matmul::Simple),
     Tiled(matmul::Tiled),
@@ -57,6 +60,7 @@ impl Recipe {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Elementwise(recipe) => recipe.text(),
+            Self::Fused(recipe) => recipe.text(),
             Self::Reduce(recipe) => recipe.text(),
             Self::Simple(recipe) => recipe.text(),
             Self::Tiled(recipe) => recipe.text(),
@@ -115,6 +119,7 @@ pub(crate) struct Target {
 pub(crate) fn plan(call: &Call, target: Target) -> Option<Plan> {
     match call.operator() {
         operator if operator.is_elementwise() => elementwise::plan(call, target),
+        Operator::Expression(expression) => fused::plan(call, expression, target),
         Operator::Reduce { reduction, dims } => reduce::plan(call, reduction, dims, target),
         Operator::MatMul => matmul::plan(call, target),
         Operator::Softmax { dim } => rows::plan(call, rows::Function::Softmax, dim, target),

@@ -174,7 +174,7 @@ impl Recipe {
         let (function, first) =
             expression::reduction(self.reduction, self.input).expect("the plan has looked");
         let expression = function.expression(self.input, self.input).expect("the plan has looked");
-        let mut functions = expression::functions(number, expression);
+        let mut functions: String = expression::functions(number, expression).collect();
         functions += &words(&format!("$T with($T a, $T b) {{ return {expression}; }}\n"));
         let mut indices: Vec<String> = ["count", "parts", "part", "len"].map(str::to_owned).into();
         indices.extend(space::names("", self.kept, &[0, 1]));

@@ -6,35 +6,41 @@ use smallvec::SmallVec;
 
 use super::index;
 
-/// The most arrays that one loop has.
+/// The most arrays that one loop has, unless it is an expression's.
 pub(crate) const ARRAYS: usize = 4;
 
-/// One dimension.
+/// One dimension, of a loop with so many arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dim {
+pub(crate) struct DimOf<const N: usize> {
     pub(crate) size: i64,
-    pub(crate) strides: [i64; ARRAYS],
+    pub(crate) strides: [i64; N],
 }
 
-/// The dimensions of a loop, the innermost last. None has one element.
+/// The dimensions of a loop over so many arrays, the innermost last. None has one element.
 #[derive(Clone, Debug)]
-pub(crate) struct Space {
-    pub(crate) dims: SmallVec<[Dim; 8]>,
+pub(crate) struct SpaceOf<const N: usize> {
+    pub(crate) dims: SmallVec<[DimOf<N>; 8]>,
     /// Where each array has its first element.
-    pub(crate) offsets: [i64; ARRAYS],
+    pub(crate) offsets: [i64; N],
 }
 
-impl Space {
+/// A dimension of all loops but those of expressions.
+pub(crate) type Dim = DimOf<ARRAYS>;
+
+/// The dimensions of all loops but those of expressions.
+pub(crate) type Space = SpaceOf<ARRAYS>;
+
+impl<const N: usize> SpaceOf<N> {
     /// The dimensions of `shape`, with the strides and the offset of each array.
     pub(crate) fn new(shape: &[usize], arrays: &[(&[isize], usize)]) -> Option<Self> {
         let dims = shape.iter().enumerate().filter(|(_, size)| **size != 1).map(|(dim, &size)| {
-            let mut strides = [0; ARRAYS];
+            let mut strides = [0; N];
             for (stride, (of_array, _)) in strides.iter_mut().zip(arrays) {
                 *stride = index(of_array[dim])?;
             }
-            Some(Dim { size: index(size)?, strides })
+            Some(DimOf { size: index(size)?, strides })
         });
-        let mut offsets = [0; ARRAYS];
+        let mut offsets = [0; N];
         for (offset, (_, of_array)) in offsets.iter_mut().zip(arrays) {
             *offset = index(*of_array)?;
         }
@@ -58,12 +64,12 @@ impl Space {
 
     /// Makes one dimension of neighbours that each array steps over evenly.
     pub(crate) fn merge(mut self) -> Self {
-        let mut merged = SmallVec::<[Dim; 8]>::new();
+        let mut merged = SmallVec::<[DimOf<N>; 8]>::new();
         for dim in self.dims {
             if let Some(last) = merged.last_mut()
-                && (0..ARRAYS).all(|array| last.strides[array] == dim.strides[array] * dim.size)
+                && (0..N).all(|array| last.strides[array] == dim.strides[array] * dim.size)
             {
-                *last = Dim { size: last.size * dim.size, strides: dim.strides };
+                *last = DimOf { size: last.size * dim.size, strides: dim.strides };
             } else {
                 merged.push(dim);
             }

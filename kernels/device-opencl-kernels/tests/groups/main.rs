@@ -2,6 +2,8 @@
 
 #[path = "../operators/elementwise.rs"]
 mod elementwise;
+#[path = "../operators/expressions.rs"]
+mod expressions;
 #[path = "../operators/images.rs"]
 mod images;
 #[path = "../operators/indexing.rs"]

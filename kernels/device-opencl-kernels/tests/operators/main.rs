@@ -9,6 +9,7 @@ const GROUPS: Option<bool> = None;
 #[path = "."]
 mod operators {
     mod elementwise;
+    mod expressions;
     mod images;
     mod indexing;
     mod matmul;

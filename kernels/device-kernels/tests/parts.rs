@@ -1,0 +1,79 @@
+//! Expressions that no set has as a whole, and plans with other values.
+
+use device_kernels::{
+    Argument, Call, Coverage, DType, Expression, KERNEL_SETS, KernelSet, KernelSetDescriptor, Layout,
+    PartPlace, Planned, Scalar,
+};
+use device_registry::Device;
+use device_registry::backend::{BackendError, Launch, LoadFailure};
+
+device_kernels::entry_points! {
+    /// All operators but expressions.
+    #[distributed_slice(KERNEL_SETS)]
+    pub static SINGLE_OPERATORS: KernelSetDescriptor = KernelSetDescriptor::new("cpu", load);
+}
+
+fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
+    Ok(Box::new(SingleOperators))
+}
+
+struct SingleOperators;
+
+impl KernelSet for SingleOperators {
+    fn coverage(&self, _device: Device) -> Vec<Coverage> {
+        Coverage::of_all().into_iter().filter(|coverage| coverage.operator() != "expression").collect()
+    }
+
+    fn launch(&self, _call: &Call, _launch: &Launch<'_>) -> Result<(), BackendError> {
+        Err(BackendError::unsupported("this test launches nothing"))
+    }
+}
+
+/// `2 * (x * scale + bias)`, where `scale` and `bias` are scalars.
+fn planned(scale: f64, bias: f64) -> Planned {
+    let expression = Expression::build(|e| {
+        let x = e.input(DType::F32);
+        let scale = e.input(DType::F32);
+        let bias = e.input(DType::F32);
+        e.output((x * scale + bias) * 2.0);
+    })
+    .unwrap();
+    let array = Argument::Array(DType::F32, Layout::contiguous([2, 3]).unwrap());
+    let call = Call::new(expression, &[array, scale.into(), bias.into()], &[array]).unwrap();
+    Planned::new(Device::cpu(), call).unwrap()
+}
+
+fn calls(planned: &Planned) -> Vec<String> {
+    planned.parts().unwrap().parts().iter().map(|part| part.planned().call().to_string()).collect()
+}
+
+#[test]
+fn the_parts_of_an_expression_and_their_memory_are_there_for_frameworks() {
+    let planned = planned(3.0, 4.0);
+    assert!(planned.is_in_parts());
+    let parts = planned.parts().unwrap();
+    assert_eq!(
+        calls(&planned),
+        [
+            "mul(f32 [2, 3], 3.0) -> f32 [2, 3]",
+            "add(f32 [2, 3], 4.0) -> f32 [2, 3]",
+            "mul(f32 [2, 3], 2.0) -> f32 [2, 3]"
+        ]
+    );
+    let places: Vec<&[PartPlace]> = parts.parts().iter().map(|part| part.places()).collect();
+    let [first, second] = [0, 1].map(PartPlace::Temporary);
+    assert_eq!(places, [[PartPlace::Array(0), first], [first, second], [second, PartPlace::Array(1)]]);
+    assert_eq!(parts.temporaries(), [24, 24]);
+}
+
+#[test]
+fn a_plan_is_used_again_with_other_values_also_in_its_parts() {
+    let again = planned(3.0, 4.0).with_scalars(&[Scalar::Float(-1.0), Scalar::Float(0.5)]);
+    let fresh = planned(-1.0, 0.5);
+    assert_eq!(again.call(), fresh.call());
+    assert_eq!(calls(&again), calls(&fresh));
+    let scalars = again.call().inputs()[1..].iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(scalars, ["-1.0", "0.5"]);
+    let first_alone = planned(3.0, 4.0).with_scalars(&[Scalar::Float(-1.0)]);
+    assert_eq!(first_alone.call(), planned(-1.0, 4.0).call());
+}
