@@ -19,6 +19,7 @@ use crate::choice::choice;
 use crate::copies::{Mapped, Shared};
 use crate::counts;
 use crate::devices;
+use crate::expressions::Compiled;
 use crate::failure::{Code, Failure, last, set_last};
 use crate::operators::{Call, TABLE, Tensor, Value, check_kernels, has_kernels};
 use crate::{copies, events, host_memory, memory, streams};
@@ -585,14 +586,21 @@ extern "C" fn dt_has_kernels(device: c_int) -> c_int {
     catch_unwind(|| has_kernels(index(device))).unwrap_or(true).into()
 }
 
-#[unsafe(no_mangle)]
-extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
+/// Calls `compute` with a call of C++, and then `count` with the type of its first tensor and the nanoseconds
+/// that it took.
+///
+/// # Safety
+///
+/// The call and its arguments live until this returns.
+unsafe fn run(
+    call: *const RawCall,
+    compute: impl FnOnce(&Call<'_>) -> Result<(), Failure>,
+    count: impl FnOnce(i32, u64),
+) -> c_int {
     guard(|| {
         let begun = Instant::now();
-        // SAFETY: the caller's call, and its arguments, which live until this returns.
+        // SAFETY: see above.
         let (call, arguments) = unsafe { (&*call, elements((*call).arguments, (*call).argument_count)) };
-        let (_, compute) =
-            TABLE.get(number).ok_or_else(|| Failure::declined("no operator has this number"))?;
         let mut tensors: SmallVec<[Option<Tensor<'_>>; 4]> = SmallVec::new();
         for argument in arguments.iter().filter(|argument| argument.kind == TENSORS) {
             // SAFETY: as above.
@@ -644,9 +652,39 @@ extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
         };
         compute(&Call { values: &values, empty: &empty, seed: &seed })?;
         let nanoseconds = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        counts::add_native(number, dtype.unwrap_or(-1), nanoseconds);
+        count(dtype.unwrap_or(-1), nanoseconds);
         Ok(())
     })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_run(number: usize, call: *const RawCall) -> c_int {
+    let compute = |call: &Call<'_>| match TABLE.get(number) {
+        Some((_, compute)) => compute(call),
+        None => Err(Failure::declined("no operator has this number")),
+    };
+    // SAFETY: the caller's call, and its arguments, which live until this returns.
+    unsafe { run(call, compute, |dtype, nanoseconds| counts::add_native(number, dtype, nanoseconds)) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_expression(text: *const u8, len: usize, expression: *mut *const Compiled) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's text.
+        let text = str::from_utf8(unsafe { elements(text, len) }).map_err(Failure::new)?;
+        let compiled = Compiled::of(text)?;
+        // SAFETY: the caller's place.
+        unsafe { put(expression, compiled) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dt_run_expression(expression: *const Compiled, call: *const RawCall) -> c_int {
+    // SAFETY: it is from `dt_expression`, and stays for the life of the program.
+    let expression = unsafe { &*expression };
+    // SAFETY: the caller's call, and its arguments, which live until this returns.
+    unsafe { run(call, |call| expression.run(call), |_, nanoseconds| expression.count(nanoseconds)) }
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::expressions;
 use crate::operators::TABLE;
 
 /// What the CPU may do for a device that has no kernel.
@@ -78,22 +79,22 @@ pub(crate) fn add_native(operator: usize, dtype: i32, nanoseconds: u64) {
     }
 }
 
-/// All counts: a line for each, of the name, `kernel` or `cpu`, the type's number, calls, nanoseconds and
-/// bytes, with tabs between them.
+/// All counts: a line for each, of the name, `kernel`, `fused` or `cpu`, the type's number, calls,
+/// nanoseconds, bytes, and how many operators one call computes, with tabs between them.
 pub(crate) fn lines() -> String {
-    let mut lines = String::new();
+    let mut lines = expressions::lines();
     for (&(name, _), types) in TABLE.iter().zip(&native_counts().0) {
         for (dtype, (calls, nanoseconds)) in types.iter().enumerate() {
             let calls = calls.load(Ordering::Relaxed);
             let nanoseconds = nanoseconds.load(Ordering::Relaxed);
             if calls > 0 {
-                let _ = writeln!(lines, "{name}\tkernel\t{dtype}\t{calls}\t{nanoseconds}\t0");
+                let _ = writeln!(lines, "{name}\tkernel\t{dtype}\t{calls}\t{nanoseconds}\t0\t1");
             }
         }
     }
     for (name, types) in &*FALLBACKS.lock() {
         for (dtype, Count { calls, nanoseconds, bytes }) in types {
-            let _ = writeln!(lines, "{name}\tcpu\t{dtype}\t{calls}\t{nanoseconds}\t{bytes}");
+            let _ = writeln!(lines, "{name}\tcpu\t{dtype}\t{calls}\t{nanoseconds}\t{bytes}\t1");
         }
     }
     lines
@@ -102,6 +103,7 @@ pub(crate) fn lines() -> String {
 /// Forgets all counts.
 pub(crate) fn reset() {
     FALLBACKS.lock().clear();
+    expressions::reset();
     for (calls, nanoseconds) in native_counts().0.iter().flatten() {
         calls.store(0, Ordering::Relaxed);
         nanoseconds.store(0, Ordering::Relaxed);

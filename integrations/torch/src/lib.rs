@@ -17,6 +17,7 @@ mod copies;
 mod counts;
 mod devices;
 mod events;
+mod expressions;
 mod failure;
 // A handler that the system calls in a child.
 #[allow(unsafe_code)]

@@ -21,6 +21,25 @@ def test_kernels_and_the_cpu_are_counted(program):
     assert printed[4].split()[:4] == ["add.out", "kernel", "float32", "1"]
 
 
+def test_an_expression_is_one_row_with_the_number_of_its_operators(program):
+    text = """
+        import torch
+        x = torch.tensor([3.0, 1.0], device="openreg")
+        torch.openreg.reset_counts()
+        for _ in range(2):
+            torch.ops.device_torch.expression("input f32, exp 0, neg 1, output 2", [x], [])
+        counts = torch.openreg.counts()
+        print(counts.native, counts.fused, counts.fallback, counts[0].operators)
+        print(counts)
+        torch.openreg.reset_counts()
+        print(len(torch.openreg.counts()))
+    """
+    printed = program(text, DEVICE_TORCH="openreg").splitlines()
+    assert printed[0] == "2 2 0 2"
+    assert printed[2].split()[:5] == ["exp·neg", "fused", "2", "float32", "2"]
+    assert printed[3] == "0"
+
+
 def test_deny_is_an_error_that_names_the_operator(program):
     variables = {"DEVICE_TORCH": "openreg", "DEVICE_TORCH_FALLBACK": "deny"}
     printed = program(PROGRAM, fails=True, **variables)

@@ -60,8 +60,8 @@ def refuse_inductor(name):
 
     def refuse(*_):
         raise NotImplementedError(
-            f'inductor generates no code for `{name}`: use torch.compile(…, backend="aot_eager"), whose operators '
-            "run by the device's kernels"
+            f'inductor generates no code for `{name}`: use torch.compile(…, backend="device_torch"), which fuses '
+            "operators for the device's kernels"
         )
 
     class Scheduling:

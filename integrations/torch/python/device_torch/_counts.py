@@ -13,6 +13,8 @@ class Count:
     """Its name and overload, such as `add.out`."""
     native: bool
     """Whether the device's kernels computed it; else it was the CPU."""
+    operators: int
+    """How many operators one call computes: more than one are fused, as `torch.compile` does."""
     dtype: "torch.dtype | None"
     """The type of its first tensor; `None` without one."""
     calls: int
@@ -30,9 +32,12 @@ class Counts(list):
         """From the lines of the library."""
         rows = (line.split("\t") for line in lines.splitlines())
         counts = cls(
-            Count(name.removeprefix("aten::"), who == "kernel", _dtype(int(dtype)), int(calls), int(took) / 1e9, int(moved))
-            for name, who, dtype, calls, took, moved in rows
-        )
+            Count(
+                name.removeprefix("aten::"), who != "cpu", int(operators), _dtype(int(dtype)), int(calls),
+                int(took) / 1e9, int(moved),
+            )
+            for name, who, dtype, calls, took, moved, operators in rows
+        )  # fmt: skip
         counts.sort(key=lambda count: (count.native, -count.seconds))
         return counts
 
@@ -40,6 +45,11 @@ class Counts(list):
     def native(self):
         """How many calls kernels computed."""
         return sum(count.calls for count in self if count.native)
+
+    @property
+    def fused(self):
+        """How many of the kernels' calls computed several operators each."""
+        return sum(count.calls for count in self if count.operators > 1)
 
     @property
     def fallback(self):
@@ -51,7 +61,7 @@ class Counts(list):
         for count in self:
             dtype = str(count.dtype).removeprefix("torch.") if count.dtype else ""
             moved = f"{count.bytes / 1e6:.1f}" if not count.native else ""
-            by = "kernel" if count.native else "cpu"
+            by = "cpu" if not count.native else "kernel" if count.operators == 1 else f"fused {count.operators}"
             rows.append((count.operator, by, dtype, str(count.calls), f"{count.seconds * 1e3:.1f}", moved))
         widths = [max(len(row[column]) for row in rows) for column in range(6)]
         lines = []

@@ -42,7 +42,7 @@ class Library:
         return bool(self._functions.dt_is_forked())
 
     def counts(self):
-        """Lines of text: operator, who computed, type, calls, nanoseconds, bytes."""
+        """Lines of text: operator, who computed, type, calls, nanoseconds, bytes, operators in one call."""
         return self._functions.dt_counts().decode()
 
     def reset_counts(self):

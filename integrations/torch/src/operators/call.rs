@@ -83,7 +83,8 @@ fn dtype_of(number: i32) -> Result<DType, Failure> {
     found.map(|(_, dtype)| *dtype).ok_or_else(|| Failure::declined("no kernel has its type"))
 }
 
-fn number_of(dtype: DType) -> Result<i32, Failure> {
+/// PyTorch's number of a type.
+pub(crate) fn number_of(dtype: DType) -> Result<i32, Failure> {
     let found = TYPES.iter().find(|(_, other)| *other == dtype);
     found.map(|(number, _)| *number).ok_or_else(|| Failure::declined("PyTorch has no such type"))
 }
@@ -380,9 +381,29 @@ impl<'a> Call<'a> {
         if like.layout.is_contiguous() || like.rank() != shape.len() {
             return self.result(like, dtype, shape);
         }
+        let mut order = inner_first(like.layout.strides());
+        order.reverse();
+        self.result_in(like, dtype, shape, &order)
+    }
+
+    /// A new tensor, whose dimensions lie in memory as `order` lists them, from the outermost to the
+    /// innermost one; contiguous without a list. It is a result of the call.
+    pub(crate) fn result_in(
+        &self,
+        like: &Array,
+        dtype: DType,
+        shape: &[usize],
+        order: &[usize],
+    ) -> Result<Array, Failure> {
+        if order.is_empty() {
+            return self.result(like, dtype, shape);
+        }
+        if order.len() != shape.len() {
+            return declined("the order of its dimensions is that of another shape");
+        }
         let mut strides: SmallVec<[i64; 8]> = SmallVec::from_elem(1, shape.len());
         let mut next = 1;
-        for dim in inner_first(like.layout.strides()) {
+        for &dim in order.iter().rev() {
             strides[dim] = next;
             next *= shape[dim].max(1) as i64;
         }

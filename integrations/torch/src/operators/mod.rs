@@ -15,7 +15,7 @@ mod promotion;
 mod random;
 mod reductions;
 
-pub(crate) use call::{Call, Tensor, Value};
+pub(crate) use call::{Array, Call, Input, Shape, Tensor, Value, broadcast, number_of};
 
 use std::sync::OnceLock;
 

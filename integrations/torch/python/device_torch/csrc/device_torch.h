@@ -149,6 +149,11 @@ const char* dt_operator(size_t number, size_t* len);
 int dt_has_kernels(int device);
 int dt_run(size_t number, const dt_call* call);
 
+// An expression: many operators on elements and reductions in one call. It is made of its text once, and stays.
+int dt_expression(const char* text, size_t len, const void** expression);
+// The arguments are the inputs of the expression, and behind them tensors for its first results. It makes the others.
+int dt_run_expression(const void* expression, const dt_call* call);
+
 // Counts a call that the CPU computed.
 void dt_count_fallback(const char* name, int dtype, uint64_t nanoseconds, uint64_t bytes);
 // All counts, a line for each; the text is the calling thread's, until its next call.

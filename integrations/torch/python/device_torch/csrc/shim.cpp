@@ -42,7 +42,9 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <shared_mutex>
 #include <string_view>
+#include <unordered_map>
 
 namespace {
 
@@ -914,8 +916,11 @@ class Arguments {
     for (const auto& value : values) values_.push_back(of(value));
   }
 
-  // Adds a result that the caller has made.
-  void add(const Tensor& result) { values_.push_back(of_tensor(result)); }
+  Arguments() = default;
+
+  // Adds an argument, or a result that the caller has made.
+  void add(const Tensor& tensor) { values_.push_back(of_tensor(tensor)); }
+  void add(const at::Scalar& number) { values_.push_back(of_scalar(number)); }
 
   static dt_value of_tensor(const Tensor& tensor) {
     dt_value value = {};
@@ -1057,15 +1062,70 @@ struct Made {
   }
 };
 
-// Runs an operator with the results that it returns. The reason, if it was declined.
-std::optional<std::string> run_kernel(size_t number, const Arguments& arguments, Made& made) {
+// Has a function of the library run a call, with the results that it returns. The reason, if it was declined.
+template <typename Run>
+std::optional<std::string> run_call(const Arguments& arguments, Made& made, Run&& run) {
   const dt_call call = {arguments.values().data(), arguments.values().size(), &made, &Made::empty, &Made::seed};
-  const int code = dt_run(number, &call);
+  const int code = run(&call);
   if (made.failure) std::rethrow_exception(made.failure);
   if (code == DT_DECLINED) return dt_error();
   check(code);
   return std::nullopt;
 }
+
+std::optional<std::string> run_kernel(size_t number, const Arguments& arguments, Made& made) {
+  return run_call(arguments, made, [number](const dt_call* call) { return dt_run(number, call); });
+}
+
+// --- Expressions ---
+
+// The expression with a text, which the library parses once.
+const void* expression_of(const std::string& text) {
+  static auto& known = *new std::unordered_map<std::string, const void*>;
+  static auto& mutex = *new std::shared_mutex;
+  {
+    const std::shared_lock<std::shared_mutex> lock(mutex);
+    const auto found = known.find(text);
+    if (found != known.end()) return found->second;
+  }
+  const void* expression = nullptr;
+  check(dt_expression(text.data(), text.size(), &expression));
+  const std::lock_guard<std::shared_mutex> lock(mutex);
+  known.emplace(text, expression);
+  return expression;
+}
+
+// `expression(text, inputs, scalars)`, whose scalars are the last inputs, and `expression_`, which writes its first
+// results to tensors. Both return the results that they make. What no kernel has is an error, as the caller has the
+// operators that the expression is made of.
+void run_expression(const c10::OperatorHandle& op, Stack* stack) {
+  const auto count = op.schema().arguments().size();
+  const auto values = torch::jit::last(*stack, count);
+  const void* expression = expression_of(values[0].toStringRef());
+  Arguments arguments;
+  for (const IValue& input : values[1].toListRef()) arguments.add(input.toTensor());
+  for (const IValue& scalar : values[2].toListRef()) arguments.add(scalar.toScalar());
+  if (count > 3) {
+    for (const IValue& out : values[3].toListRef()) {
+      own_bytes(out.toTensor());
+      if (!out.toTensor().is_inference()) out.toTensor().unsafeGetTensorImpl()->bump_version();
+      arguments.add(out.toTensor());
+    }
+  }
+  Made made;
+  made.arguments = values;
+  const auto run = [expression](const dt_call* call) { return dt_run_expression(expression, call); };
+  const auto declined = run_call(arguments, made, run);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !declined.has_value(), "no kernel of the device computes the expression `", values[0].toStringRef(), "`",
+      declined.value_or("").empty() ? "" : ": ", declined.value_or(""));
+  c10::List<Tensor> results;
+  for (const auto& result : made.results) results.push_back(result);
+  torch::jit::drop(*stack, count);
+  stack->push_back(results);
+}
+
+// --- Operators with kernels ---
 
 // An operator that the library has kernels for. What it declines, the CPU computes.
 class Kernel final : public c10::OperatorKernel {
@@ -1465,6 +1525,8 @@ void set_rng_state(int64_t device, const Tensor& state) {
   generator.set_state(state);
 }
 
+bool has_kernels(int64_t device) { return dt_has_kernels(static_cast<int>(device)) != 0; }
+
 // --- DLPack ---
 
 // A tensor of the CPU with the same bytes, after all work of the device; none if the host reaches them by copies alone.
@@ -1646,6 +1708,13 @@ void register_all() {
   own.def("new_seed(int device) -> int", TORCH_FN(new_seed));
   own.def("get_rng_state(int device) -> Tensor", TORCH_FN(get_rng_state));
   own.def("set_rng_state(int device, Tensor state) -> ()", TORCH_FN(set_rng_state));
+  own.def("has_kernels(int device) -> bool", TORCH_FN(has_kernels));
+  own.def("expression(str text, Tensor[] inputs, Scalar[] scalars) -> Tensor[]");
+  own.def("expression_(str text, Tensor[] inputs, Scalar[] scalars, Tensor(a!)[] out) -> Tensor[]");
+  auto& expressions = library("device_torch", DispatchKey::PrivateUse1);
+  for (const char* name : {"expression", "expression_"}) {
+    expressions.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_expression>());
+  }
 
   register_profiler();
 }
