@@ -32,7 +32,7 @@ const READERS: [(&str, usize, &str); 28] = [
     ("crates/entry-points-macros/src/group.rs", 2, "what Cargo says to a macro"),
     ("crates/entry-points-macros/src/rustc_args.rs", 1, "whether an editor runs a macro"),
     ("crates/entry-points/src/group.rs", 3, "switches and options by name"),
-    ("integrations/burn/device-burn-backend", 3, "names of devices, and of ways to compute"),
+    ("integrations/burn/device-burn-backend", 4, "names of devices, and of ways to compute"),
     ("integrations/onnxruntime/src/choice.rs", 1, "names of backends, and whether the CPU may compute"),
     ("integrations/torch/src/choice.rs", 1, "names and numbers of devices"),
     ("integrations/torch/src/counts.rs", 1, "whether the CPU may compute"),

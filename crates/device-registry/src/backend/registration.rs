@@ -19,11 +19,12 @@ pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
 /// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for a group's
 /// variables. A test looks for others in the sources.
-const VARIABLES: [&str; 37] = [
+const VARIABLES: [&str; 38] = [
     "DEVICE_BACKEND_*",
     "DEVICE_BURN_DEVICE",
     "DEVICE_BURN_ENGINES_*",
     "DEVICE_BURN_FALLBACK",
+    "DEVICE_BURN_FUSION",
     "DEVICE_BURN_KERNELS",
     "DEVICE_CONFIG",
     "DEVICE_CONFORMANCE_CASES",

@@ -14,30 +14,37 @@ use burn_router::{Graph, RouterClient, RouterTensor};
 use burn_std::Bytes;
 use burn_std::future::DynFut;
 use dashmap::DashMap;
-use device_kernels::Kernels;
-use device_registry::Device;
+use device_kernels::{DTypes, Kernels};
 use device_registry::backend::BackendError;
+use device_registry::{Device, Event};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::chain::{self, Called};
 use crate::counts::{Counters, Counts, Moved, Way};
 use crate::describe;
 use crate::device::RegistryDevice;
+use crate::elementwise::{Elementwise, Types, elementwise};
 use crate::engine::{self, KernelUse, Settled};
-use crate::failure::{self, Cause, Failure};
+use crate::failure::{self, Cause, Failure, Unreported};
 use crate::fallback::{self, Fallback};
+use crate::fused::Plans;
+use crate::fusion::Fusion;
 use crate::lease::Lease;
 use crate::on_host;
-use crate::operation::{Operands, OperationName, Signature, copy};
+use crate::operation::{Operands, OperationName, Signature, Work, copy};
 use crate::profile::Windows;
-use crate::queue::{BurnQueue, Refused, Written};
+use crate::queue::{BurnQueue, Refused, Target, Written};
 use crate::random::{self, Random};
 use crate::step::{Memory, Steps};
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
 
-const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
+pub(crate) const READ: OperationName = OperationName::pseudo(0, "Tensor", "Read");
 const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
+
+/// The name of the operator that several are part of.
+const EXPRESSION: &str = "expression";
 
 /// burn's access to one device. Cheap to clone; all clones of a device are one client.
 ///
@@ -46,14 +53,17 @@ const MOVE: OperationName = OperationName::pseudo(1, "Tensor", "Move");
 #[derive(Clone)]
 pub struct RegistryClient(Arc<Client>, Lease);
 
-struct Client {
+pub(crate) struct Client {
     device: RegistryDevice,
-    queue: BurnQueue,
+    pub(crate) queue: BurnQueue,
     table: Arc<Table>,
     random: Random,
-    counters: Counters,
+    pub(crate) counters: Counters,
     kernels: OnceLock<Option<&'static Kernels>>,
     settled: Settled,
+    /// The types of expressions that the device has kernels for.
+    fusible: OnceLock<Option<DTypes>>,
+    pub(crate) plans: Plans,
     graphs: DashMap<GraphId, Graph>,
     windows: Windows,
     /// The operations that were warned of.
@@ -77,6 +87,8 @@ impl RegistryClient {
                 counters: Counters::default(),
                 kernels: OnceLock::new(),
                 settled: Settled::default(),
+                fusible: OnceLock::new(),
+                plans: Plans::default(),
                 graphs: DashMap::new(),
                 windows: Windows::default(),
                 warned: Mutex::new(Vec::new()),
@@ -86,14 +98,16 @@ impl RegistryClient {
         client.clone()
     }
 
-    /// What happened to the operations of this device.
+    /// What happened to the operations of this device. Those that this thread has left waiting run first.
     #[must_use]
     pub fn counts(&self) -> Counts {
+        chain::settle_all(&self.0);
         self.0.counters.now(self.0.device.device())
     }
 
     /// Begins to count from zero.
     pub fn reset_counts(&self) {
+        chain::settle_all(&self.0);
         self.0.counters.reset();
     }
 
@@ -194,6 +208,7 @@ impl RouterClient for RegistryClient {
 
     fn sync(&self) -> Result<(), ExecutionError> {
         self.1.registered();
+        chain::settle_all(&self.0);
         let result = self.0.queue.synchronize();
         if let Some(failure) = failure::take_unreported(self.0.queue.device()) {
             return Err(failure.report());
@@ -203,10 +218,13 @@ impl RouterClient for RegistryClient {
         })
     }
 
-    fn flush(&self) {}
+    fn flush(&self) {
+        chain::settle_all(&self.0);
+    }
 
     fn profile_start(&self) -> Result<Option<ProfileToken>, ExecutionError> {
         self.1.registered();
+        chain::settle_all(&self.0);
         self.0.windows.open(&self.0.queue)
     }
 
@@ -216,6 +234,7 @@ impl RouterClient for RegistryClient {
         _options: ProfileOptions,
     ) -> Result<ProfileDuration, ExecutionError> {
         self.1.registered();
+        chain::settle_all(&self.0);
         self.0.windows.close(token, &self.0.queue)
     }
 
@@ -269,8 +288,8 @@ impl RouterClient for RegistryClient {
 }
 
 impl Client {
-    /// Runs an operation. Whatever happens, each of its outputs is in the table afterwards.
-    fn run(&self, mut operation: OperationIr, lease: &Lease) {
+    /// Runs an operation, or makes it wait. Whatever happens, each of its outputs is in the table afterwards.
+    fn run(self: &Arc<Self>, mut operation: OperationIr, lease: &Lease) {
         match operation {
             OperationIr::Drop(tensor) => {
                 self.table.take(tensor.id);
@@ -280,27 +299,99 @@ impl Client {
             OperationIr::Init(_) => return,
             _ => {}
         }
+        chain::begin_operation();
         let name = OperationName::of(&operation);
         let operands = Operands::take(&mut operation);
+        let inputs = match self.inputs(name, &operands, lease) {
+            Ok(inputs) => inputs,
+            Err(failure) => return self.fails(name, &operands, &failure, &Moved::default()),
+        };
+        match self.elementwise(&operation, &operands) {
+            Ok(None) => {}
+            Ok(Some((elementwise, types, owner))) => {
+                let out = operands.outputs[0].id;
+                let called = Box::new(Called { operation, name, operands });
+                match chain::record(self, owner, &elementwise, types, called, inputs) {
+                    Ok(tensor) => self.table.insert(out, Held::Tensor(tensor)),
+                    Err((called, refused)) => {
+                        let signature = Signature::new(name, &called.operands);
+                        let failure = self.failure(signature, Cause::Device(refused));
+                        self.fails(name, &called.operands, &failure, &Moved::default());
+                    }
+                }
+                return;
+            }
+            Err(cause) => {
+                let failure = self.failure(Signature::new(name, &operands), cause);
+                return self.fails(name, &operands, &failure, &Moved::default());
+            }
+        }
         let mut moved = Moved::default();
-        let result = self.inputs(name, &operands, lease).and_then(|inputs| {
-            self.outputs(operation, name, &operands, inputs, &mut moved)
-                .map_err(|cause| self.failure(Signature::new(name, &operands), cause))
-        });
-        match result {
+        match self.outputs(operation, name, &operands, inputs, &mut moved) {
             Ok((outputs, way)) => {
                 for (out, tensor) in operands.outputs.iter().zip(outputs) {
                     self.table.insert(out.id, Held::Tensor(tensor));
                 }
                 self.counters.count(name, way, &moved);
             }
-            Err(failure) => {
-                for out in &operands.outputs {
-                    self.table.insert(out.id, Held::Failed(failure.clone()));
-                }
-                self.counters.count(name, Way::Failed, &moved);
+            Err(cause) => {
+                let failure = self.failure(Signature::new(name, &operands), cause);
+                self.fails(name, &operands, &failure, &moved);
             }
         }
+        moved.wait();
+    }
+
+    fn fails(&self, name: OperationName, operands: &Operands, failure: &Failure, moved: &Moved) {
+        for out in &operands.outputs {
+            self.table.insert(out.id, Held::Failed(failure.clone()));
+        }
+        self.counters.count(name, Way::Failed, moved);
+    }
+
+    /// The operation as one that can wait, and the thread whose it is. `None` if it has to run now.
+    fn elementwise(
+        &self,
+        operation: &OperationIr,
+        operands: &Operands,
+    ) -> Result<Option<(Elementwise, Types, Arc<Unreported>)>, Cause> {
+        let fusible = self.fusible();
+        if matches!(fusible, Ok(None)) {
+            return Ok(None);
+        }
+        let Some(elementwise) = elementwise(operation) else { return Ok(None) };
+        let has = |dtypes: DTypes, types: Types| dtypes.contains(types.from) && dtypes.contains(types.to);
+        Ok(match (fusible?, elementwise.types(operands), Unreported::of_this_thread()) {
+            (Some(dtypes), Some(types), Some(owner)) if has(dtypes, types) => {
+                Some((elementwise, types, owner))
+            }
+            _ => None,
+        })
+    }
+
+    /// The types of operations that can wait: those of the expressions that the device has kernels for.
+    /// `None` if fusion is off, or the kernels compute on the host.
+    fn fusible(&self) -> Result<Option<DTypes>, Cause> {
+        if Fusion::current().map_err(Cause::InvalidVariable)? == Fusion::Off {
+            return Ok(None);
+        }
+        if let Some(fusible) = self.fusible.get() {
+            return Ok(*fusible);
+        }
+        let sets = self.kernels()?.map_or(&[][..], Kernels::sets);
+        let device = self.queue.device();
+        let of_expressions = || {
+            if sets.iter().any(|set| set.set().on_host().is_some()) {
+                return None;
+            }
+            let rows = sets.iter().flat_map(|set| set.set().coverage(device));
+            let rows = rows.filter(|row| row.operator() == EXPRESSION);
+            let types: Vec<_> = rows.flat_map(|row| row.types().iter().collect::<Vec<_>>()).collect();
+            (!types.is_empty()).then(|| types.into_iter().collect())
+        };
+        // A set that panics here does so where an operation runs, too.
+        let fusible = fallback::isolate(of_expressions).unwrap_or_default();
+        Ok(*self.fusible.get_or_init(|| fusible))
     }
 
     /// The inputs of an operation, or the failure of one of them.
@@ -329,7 +420,8 @@ impl Client {
         })
     }
 
-    fn outputs(
+    /// Runs an operation now.
+    pub(crate) fn outputs(
         &self,
         operation: OperationIr,
         name: OperationName,
@@ -446,31 +538,58 @@ impl Client {
         operands: &Operands,
         moved: &mut Moved,
     ) -> Result<Outputs, Cause> {
-        let lens: SmallVec<[usize; 2]> = steps.written(operands).iter().map(len_of).collect();
-        // The second time, the device was opened again, and gets the host's bytes again.
-        for last in [false, true] {
-            let mut memories = SmallVec::<[Option<Written>; 4]>::new();
-            for (place, input) in inputs.iter().enumerate() {
-                // Some operations need only the shape of some inputs.
-                let used = steps.iter().any(|step| step.memory.contains(&Memory::Input(place)));
-                let memory = used.then(|| input.storage.device(&self.queue, moved)).transpose();
-                memories.push(memory.map_err(Cause::Device)?);
-            }
-            match self.queue.run(name, steps, &memories, &lens) {
-                Ok(written) => {
-                    let tensor = |(out, (buffer, written)): (&TensorIr, Written)| RegistryTensor {
-                        storage: Arc::new(Storage::on_device(buffer, written)),
-                        layout: burn_flex::Layout::contiguous(out.shape.clone()),
-                        dtype: out.dtype,
-                    };
-                    return Ok(operands.outputs.iter().zip(written).map(tensor).collect());
+        let targets: SmallVec<[Target; 2]> =
+            steps.written(operands).iter().map(|out| Target::New(len_of(out))).collect();
+        // Some operations need only the shape of some inputs.
+        let used = |place| steps.iter().any(|step| step.memory.contains(&Memory::Input(place)));
+        let storages: SmallVec<[Option<&Storage>; 4]> = (inputs.iter().enumerate())
+            .map(|(place, input)| used(place).then_some(&*input.storage))
+            .collect();
+        let work = Work::from(name);
+        let written =
+            self.on_device(&storages, moved, |memories| self.queue.run(&work, steps, memories, &targets));
+        let tensor = |(out, written): (&TensorIr, Written)| RegistryTensor {
+            storage: Arc::new(Storage::on_device(written)),
+            layout: burn_flex::Layout::contiguous(out.shape.clone()),
+            dtype: out.dtype,
+        };
+        Ok(operands.outputs.iter().zip(written.map_err(Cause::Device)?).map(tensor).collect())
+    }
+
+    /// Runs kernels with the memory of `storages` on the device.
+    pub(crate) fn on_device(
+        &self,
+        storages: &[Option<&Storage>],
+        moved: &mut Moved,
+        mut run: impl FnMut(&[Option<Written>]) -> Result<(SmallVec<[Written; 2]>, Option<Event>), Refused>,
+    ) -> Result<SmallVec<[Written; 2]>, Refused> {
+        let mut was_reopened = false;
+        let mut has_released = false;
+        loop {
+            let memory = |storage: &Option<&Storage>| {
+                storage.map(|storage| storage.device(&self.queue, moved)).transpose()
+            };
+            let memories = storages.iter().map(memory).collect::<Result<SmallVec<[Option<Written>; 4]>, _>>();
+            match memories.and_then(|memories| run(&memories)) {
+                Ok((written, earlier)) => {
+                    moved.waits_for(earlier);
+                    return Ok(written);
                 }
+                // The device was opened again, and gets the host's bytes again.
                 Err(Refused::Stale(_))
-                    if !last && inputs.iter().all(|input| input.storage.forget_device()) => {}
-                Err(refused) => return Err(Cause::Device(refused)),
+                    if !was_reopened && storages.iter().flatten().all(|storage| storage.forget_device()) =>
+                {
+                    was_reopened = true;
+                }
+                // Operations that wait keep the memory of their inputs.
+                Err(refused)
+                    if !has_released && refused.is_out_of_memory() && chain::release_memory(self) =>
+                {
+                    has_released = true;
+                }
+                Err(refused) => return Err(refused),
             }
         }
-        unreachable!("the second turn returns")
     }
 
     /// The kernels of the backend, if a set is linked.
@@ -575,16 +694,32 @@ impl Client {
         self.counters.count_moved(READ, &moved);
         let failed = |cause| {
             let signature = Signature::of_tensor(READ, tensor.dtype, tensor.shape.clone());
-            Failure::new(self.queue.device(), signature, cause).report()
+            // Reported at once: no `sync` has to return it.
+            self.failure_of(None, signature, cause).report()
         };
         let flex = flex.map_err(|error| failed(Cause::Device(error)))?;
         fallback::isolate(|| fallback::data(flex)).map_err(|panic| failed(Cause::Panicked(panic)))
     }
 
-    /// A new failure, which a `sync` of this thread returns unless a read does so before.
+    /// A new failure, which a `sync` of this thread returns unless a read does so before. The failure of an
+    /// operation that waited stays what it is.
     fn failure(&self, signature: Signature, cause: Cause) -> Failure {
+        let thread = Unreported::of_this_thread();
+        self.failure_of(thread.as_deref(), signature, cause)
+    }
+
+    /// A new failure of the thread `owner`.
+    pub(crate) fn failure_of(
+        &self,
+        owner: Option<&Unreported>,
+        signature: Signature,
+        cause: Cause,
+    ) -> Failure {
+        if let Cause::Device(Refused::Failed(failure)) = cause {
+            return failure;
+        }
         let failure = Failure::new(self.queue.device(), signature, cause);
-        failure::leave_unreported(&failure);
+        owner.inspect(|owner| owner.leave(&failure));
         failure
     }
 }
@@ -595,5 +730,5 @@ fn len_of(out: &TensorIr) -> usize {
 }
 
 type Tensors = SmallVec<[FlexTensor; 4]>;
-type Inputs = SmallVec<[RegistryTensor; 4]>;
+pub(crate) type Inputs = SmallVec<[RegistryTensor; 4]>;
 type Outputs = SmallVec<[RegistryTensor; 2]>;

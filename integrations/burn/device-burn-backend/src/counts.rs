@@ -1,11 +1,13 @@
 //! What ran where: by operation, with the bytes that moved and the time of the fallbacks.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use device_registry::Device;
+use device_registry::{Device, Event};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use crate::operation::OperationName;
@@ -20,8 +22,25 @@ pub struct Counts {
     pub device: String,
     /// burn's own engine that computes on the device, if one does. It counts nothing.
     pub engine: Option<String>,
-    /// The operations that were called, those with the longest time of fallbacks first.
+    /// The operations that ran, those with the longest time of fallbacks first.
     pub operations: Vec<OperationCount>,
+    /// Operations that ran together, those of the most launches first.
+    pub launches: Vec<LaunchCount>,
+}
+
+/// How often operations ran together.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct LaunchCount {
+    /// The operators of kernels that they are, such as `mul·add·relu`. Of more than eight there are the first
+    /// seven.
+    pub operators: String,
+    /// How many operations run together.
+    pub operations: u64,
+    /// How many kernels do them: one, unless the device has none for all of them.
+    pub kernels: u64,
+    /// How often they ran.
+    pub times: u64,
 }
 
 /// What happened to one operation.
@@ -33,6 +52,9 @@ pub struct OperationCount {
     pub operation: String,
     /// How often a kernel of the device did it.
     pub native: u64,
+    /// How often it was, of these, one of several operations that ran together. See
+    /// [`Fusion`](crate::Fusion).
+    pub fused: u64,
     /// How often it was only another view of the same bytes.
     pub views: u64,
     /// How often burn's CPU engine did it although there is a kernel: since it is faster there, or since it
@@ -79,6 +101,12 @@ impl Counts {
         self.operations.iter().map(|operation| operation.native).sum()
     }
 
+    /// How many operations ran together with others.
+    #[must_use]
+    pub fn fused(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.fused).sum()
+    }
+
     /// How many operations burn's CPU engine did although there is a kernel.
     #[must_use]
     pub fn on_host(&self) -> u64 {
@@ -118,16 +146,26 @@ impl fmt::Display for Counts {
         writeln!(f, "operations on {}", self.device)?;
         writeln!(
             f,
-            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
-            "operation", "native", "host", "views", "fallback", "failed", "time", "to host", "to device"
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "operation",
+            "native",
+            "fused",
+            "host",
+            "views",
+            "fallback",
+            "failed",
+            "time",
+            "to host",
+            "to device"
         )?;
         let mut time = Duration::ZERO;
         for operation in &self.operations {
             time += operation.time;
-            let OperationCount { operation, native, views, host, fallback, failed, time, moved } = operation;
+            let OperationCount { operation, native, fused, views, host, fallback, failed, time, moved } =
+                operation;
             writeln!(
                 f,
-                "{operation:width$}  {native:>8}  {host:>8}  {views:>8}  {fallback:>8}  {failed:>8}  {:>10}  {:>10}  {:>10}",
+                "{operation:width$}  {native:>8}  {fused:>8}  {host:>8}  {views:>8}  {fallback:>8}  {failed:>8}  {:>10}  {:>10}  {:>10}",
                 Milliseconds(*time),
                 Size(moved.bytes_to_host),
                 Size(moved.bytes_to_device),
@@ -137,9 +175,10 @@ impl fmt::Display for Counts {
         let sum = |number: fn(&OperationCount) -> u64| self.operations.iter().map(number).sum::<u64>();
         write!(
             f,
-            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
+            "{:width$}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>8}  {:>10}  {:>10}  {:>10}",
             "total",
             self.native(),
+            self.fused(),
             self.on_host(),
             sum(|operation| operation.views),
             self.fallbacks(),
@@ -147,7 +186,15 @@ impl fmt::Display for Counts {
             Milliseconds(time),
             Size(moved.bytes_to_host),
             Size(moved.bytes_to_device),
-        )
+        )?;
+        let operators = |launch: &LaunchCount| launch.operators.chars().count();
+        let Some(width) = self.launches.iter().map(operators).max() else { return Ok(()) };
+        let width = width.max("together".len());
+        write!(f, "\n\n{:width$}  {:>10}  {:>8}  {:>8}", "together", "operations", "kernels", "times")?;
+        for LaunchCount { operators, operations, kernels, times } in &self.launches {
+            write!(f, "\n{operators:width$}  {operations:>10}  {kernels:>8}  {times:>8}")?;
+        }
+        Ok(())
     }
 }
 
@@ -172,19 +219,39 @@ impl fmt::Display for Size {
     }
 }
 
-/// What one operation moved.
+/// What one operation moved, and the work of the device that the program waits for after it.
 #[derive(Default)]
-pub(crate) struct Moved(Transfers);
+pub(crate) struct Moved {
+    transfers: Transfers,
+    earlier: Option<Event>,
+}
 
 impl Moved {
     pub(crate) fn downloaded(&mut self, bytes: usize) {
-        self.0.downloads += 1;
-        self.0.bytes_to_host += bytes as u64;
+        self.transfers.downloads += 1;
+        self.transfers.bytes_to_host += bytes as u64;
     }
 
     pub(crate) fn uploaded(&mut self, bytes: usize) {
-        self.0.uploads += 1;
-        self.0.bytes_to_device += bytes as u64;
+        self.transfers.uploads += 1;
+        self.transfers.bytes_to_device += bytes as u64;
+    }
+
+    /// The program is too far ahead of the device, until `earlier` work is over.
+    pub(crate) fn waits_for(&mut self, earlier: Option<Event>) {
+        self.earlier = earlier.or(self.earlier.take());
+    }
+
+    /// The work to wait for.
+    pub(crate) fn into_earlier(self) -> Option<Event> {
+        self.earlier
+    }
+
+    /// Waits, where the program is too far ahead. No lock may be held, and no other thread may wait for this
+    /// one.
+    pub(crate) fn wait(self) {
+        // A read of the outputs reports a failure.
+        let _ = self.earlier.map(|event| event.synchronize());
     }
 }
 
@@ -192,18 +259,26 @@ impl Moved {
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     Native,
+    /// By a kernel, together with others.
+    Fused,
     View,
     Host,
     Fallback(Duration),
     Failed,
 }
 
-/// The counters of one device. Counting takes no lock.
-pub(crate) struct Counters(Box<[OnceLock<Box<Counter>>]>);
+/// The counters of one device. Counting operations takes no lock.
+pub(crate) struct Counters {
+    operations: Box<[OnceLock<Box<Counter>>]>,
+    /// How often operations ran together, by the name of the expression, their number and that of the
+    /// kernels.
+    launches: Mutex<HashMap<(&'static str, usize, usize), u64, foldhash::fast::RandomState>>,
+}
 
 struct Counter {
     name: OperationName,
     native: AtomicU64,
+    fused: AtomicU64,
     views: AtomicU64,
     host: AtomicU64,
     fallback: AtomicU64,
@@ -217,13 +292,14 @@ struct Counter {
 
 impl Default for Counters {
     fn default() -> Self {
-        Self((0..OperationName::COUNT).map(|_| OnceLock::new()).collect())
+        let operations = (0..OperationName::COUNT).map(|_| OnceLock::new()).collect();
+        Self { operations, launches: Mutex::default() }
     }
 }
 
 impl Counters {
     pub(crate) fn count(&self, name: OperationName, way: Way, moved: &Moved) {
-        let counter = self.0[name.index()].get_or_init(|| Box::new(Counter::new(name)));
+        let counter = self.operations[name.index()].get_or_init(|| Box::new(Counter::new(name)));
         let add = |to: &AtomicU64, value: u64| {
             if value > 0 {
                 to.fetch_add(value, Ordering::Relaxed);
@@ -231,6 +307,10 @@ impl Counters {
         };
         match way {
             Way::Native => add(&counter.native, 1),
+            Way::Fused => {
+                add(&counter.native, 1);
+                add(&counter.fused, 1);
+            }
             Way::View => add(&counter.views, 1),
             Way::Host => add(&counter.host, 1),
             Way::Failed => add(&counter.failed, 1),
@@ -242,14 +322,19 @@ impl Counters {
         self.moved(counter, moved);
     }
 
+    /// Counts operations that ran together, as the expression of this name.
+    pub(crate) fn count_launch(&self, name: &'static str, operations: usize, kernels: usize) {
+        *self.launches.lock().entry((name, operations, kernels)).or_default() += 1;
+    }
+
     /// Counts transfers without a burn operation.
     pub(crate) fn count_moved(&self, name: OperationName, moved: &Moved) {
-        if moved.0 != Transfers::default() {
-            self.moved(self.0[name.index()].get_or_init(|| Box::new(Counter::new(name))), moved);
+        if moved.transfers != Transfers::default() {
+            self.moved(self.operations[name.index()].get_or_init(|| Box::new(Counter::new(name))), moved);
         }
     }
 
-    fn moved(&self, counter: &Counter, Moved(moved): &Moved) {
+    fn moved(&self, counter: &Counter, Moved { transfers: moved, .. }: &Moved) {
         if *moved != Transfers::default() {
             counter.downloads.fetch_add(moved.downloads, Ordering::Relaxed);
             counter.bytes_to_host.fetch_add(moved.bytes_to_host, Ordering::Relaxed);
@@ -263,15 +348,28 @@ impl Counters {
         let mut operations: Vec<_> =
             self.counters().map(Counter::now).filter(|count| !count.is_zero()).collect();
         operations.sort_by(|a, b| b.time.cmp(&a.time).then_with(|| a.operation.cmp(&b.operation)));
-        Counts { device: device.to_string(), engine: None, operations }
+        let launch = |((name, operations, kernels), times): (&(&str, usize, usize), &u64)| LaunchCount {
+            operators: (*name).to_owned(),
+            operations: *operations as u64,
+            kernels: *kernels as u64,
+            times: *times,
+        };
+        let mut launches: Vec<_> = self.launches.lock().iter().map(launch).collect();
+        launches.sort_by(|a, b| {
+            b.times
+                .cmp(&a.times)
+                .then_with(|| (&a.operators, a.operations).cmp(&(&b.operators, b.operations)))
+        });
+        Counts { device: device.to_string(), engine: None, operations, launches }
     }
 
     pub(crate) fn reset(&self) {
         self.counters().flat_map(Counter::values).for_each(|value| value.store(0, Ordering::Relaxed));
+        self.launches.lock().clear();
     }
 
     fn counters(&self) -> impl Iterator<Item = &Counter> {
-        self.0.iter().filter_map(|counter| counter.get().map(|counter| &**counter))
+        self.operations.iter().filter_map(|counter| counter.get().map(|counter| &**counter))
     }
 }
 
@@ -287,6 +385,7 @@ impl Counter {
         Self {
             name,
             native: AtomicU64::new(0),
+            fused: AtomicU64::new(0),
             views: AtomicU64::new(0),
             host: AtomicU64::new(0),
             fallback: AtomicU64::new(0),
@@ -299,9 +398,10 @@ impl Counter {
         }
     }
 
-    fn values(&self) -> [&AtomicU64; 10] {
+    fn values(&self) -> [&AtomicU64; 11] {
         [
             &self.native,
+            &self.fused,
             &self.views,
             &self.host,
             &self.fallback,
@@ -317,6 +417,7 @@ impl Counter {
     fn now(&self) -> OperationCount {
         let [
             native,
+            fused,
             views,
             host,
             fallback,
@@ -330,6 +431,7 @@ impl Counter {
         OperationCount {
             operation: self.name.to_string(),
             native,
+            fused,
             views,
             host,
             fallback,

@@ -1,26 +1,26 @@
 //! Maps burn's operations to a view, calls of kernels, or work for the CPU.
 //!
-//! Operations that have kernels are named here and in `compose.rs`, and operations that `direct.rs` calls are
-//! named there. A burn release with new ones needs no change: an operation that no file names runs on burn's
-//! CPU engine.
+//! Operations that have kernels are named here, in `elementwise.rs` and in `compose.rs`, and operations that
+//! `direct.rs` calls are named there. A burn release with new ones needs no change: an operation that no file
+//! names runs on burn's CPU engine.
 
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
-    ActivationOperationIr, BaseOperationIr, BinaryOpIr, BoolOperationIr, Conv1dOptionsIr, Conv2dOptionsIr,
-    Conv3dOptionsIr, ConvTranspose1dOptionsIr, ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr,
-    CustomOpIr, FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr,
-    PadModeIr, ScalarIr, TensorIr,
+    ActivationOperationIr, BaseOperationIr, Conv1dOptionsIr, Conv2dOptionsIr, Conv3dOptionsIr,
+    ConvTranspose1dOptionsIr, ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr, CustomOpIr,
+    FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr,
+    TensorIr,
 };
 use device_kernels::{
-    Argument, Binary, Compare, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Pool2d, Reduction,
-    Scalar, Sorted, Unary, Update,
+    Binary, Conv2d, Dims, Distribution as Draw, Extremum, Operator, Pool2d, Reduction, Sorted, Update,
 };
 use device_registry::Device;
 use smallvec::{SmallVec, smallvec};
 
 use crate::compose::{self, Planes};
-use crate::dtype::{dtype_of, integers};
+use crate::dtype::dtype_of;
+use crate::elementwise::{Elementwise, Term, all_dims, elementwise};
 use crate::mapping::{Described, Mapping, Operand, layout_of, one, scalar, update, value};
 use crate::operation::Operands;
 use crate::random::Numbers;
@@ -152,17 +152,6 @@ pub(crate) fn random_step(
     one(mapping.step(numbers.operator(draw, dtype), &[], &[out]))
 }
 
-/// A bound for elements of the tensor. A bound beyond the integers of its dtype becomes the last one in
-/// range.
-fn bound(limit: ScalarIr, tensor: &TensorIr) -> ScalarIr {
-    let value = match limit {
-        ScalarIr::Int(value) => value,
-        ScalarIr::UInt(value) => i64::try_from(value).unwrap_or(i64::MAX),
-        ScalarIr::Float(_) | ScalarIr::Bool(_) => return limit,
-    };
-    integers(tensor.dtype).map_or(limit, |(low, high)| ScalarIr::Int(value.clamp(low, high)))
-}
-
 impl Mapping<'_> {
     /// A call with only tensors, and one output.
     fn call(&self, operator: impl Into<Operator>, inputs: &[&TensorIr]) -> Option<Steps> {
@@ -171,38 +160,23 @@ impl Mapping<'_> {
         one(self.described_step(operator, &inputs, &[self.described_out(0)?]))
     }
 
-    fn binary(
-        &self,
-        operator: impl Into<Operator>,
-        BinaryOpIr { lhs, rhs, .. }: &BinaryOpIr,
-    ) -> Option<Steps> {
-        self.call(operator, &[lhs, rhs])
-    }
-
-    fn with_scalar(&self, operator: impl Into<Operator>, lhs: &TensorIr, rhs: ScalarIr) -> Option<Steps> {
-        let rhs = scalar(rhs);
-        let inputs = [self.described_input(lhs)?, rhs.described()];
-        one(self.described_step(operator, &inputs, &[self.described_out(0)?]))
-    }
-
-    fn fill(&self, value: Scalar) -> Option<Steps> {
-        let value = Operand { argument: Argument::Scalar(value), memory: None };
-        one(self.step(Operator::Copy, &[value], &[self.out(0)?]))
-    }
-
-    fn reduce_all(&self, reduction: Reduction, input: &TensorIr) -> Option<Steps> {
-        self.reduce(reduction, input, all_dims(input))
-    }
-
-    fn mean(&self, input: &TensorIr, dims: Dims) -> Option<Steps> {
-        if input.dtype.is_float() {
-            self.reduce(Reduction::Mean, input, dims)
-        } else {
-            self.integer_mean(input, dims)
+    /// An operation that is one operator. A reduction may write a shape without the reduced dimensions.
+    fn elementwise(&self, Elementwise { operator, terms }: &Elementwise) -> Option<Steps> {
+        if let (Operator::Reduce { dims, .. }, [Term::Input(input)]) = (operator, &terms[..]) {
+            return one(self.reduction(*operator, *dims, self.place(*input)?, self.out(0)?));
         }
+        let described = |term: &Term| match *term {
+            Term::Input(input) => self.described_place(input),
+            Term::Scalar(scalar) | Term::Literal(scalar) => Some(Described::scalar(scalar)),
+        };
+        let inputs: SmallVec<[Described<'_>; 4]> = terms.iter().map(described).collect::<Option<_>>()?;
+        one(self.described_step(*operator, &inputs, &[self.described_out(0)?]))
     }
 
     fn operation(&self, operation: &OperationIr) -> Option<Steps> {
+        if let Some(elementwise) = elementwise(operation) {
+            return self.elementwise(&elementwise);
+        }
         match operation {
             OperationIr::BaseFloat(base) | OperationIr::BaseInt(base) | OperationIr::BaseBool(base) => {
                 self.base(base)
@@ -212,7 +186,6 @@ impl Mapping<'_> {
             }
             OperationIr::Float(_, float) => self.float(float),
             OperationIr::Int(int) => self.int(int),
-            OperationIr::Bool(bool) => self.bool(bool),
             OperationIr::Activation(activation) => self.activation(activation),
             OperationIr::Module(module) => self.module(module),
             _ => None,
@@ -226,7 +199,6 @@ impl Mapping<'_> {
                 let input = self.input(&reshape.input)?;
                 one(self.step(Operator::Copy, &[input], &[self.out(0)?.reshape(&input.shape())?]))
             }
-            Cast(cast) => self.call(Operator::Copy, &[&cast.input]),
             Flip(flip) => {
                 let mut input = self.input(&flip.input)?;
                 for &dim in &flip.axes {
@@ -292,18 +264,6 @@ impl Mapping<'_> {
                 let operator = Operator::Scatter { dim: scatter.dim, update: update(&scatter.update)? };
                 self.copy_and_update(operator, [&scatter.tensor, &scatter.indices, &scatter.value])
             }
-            MaskWhere(mask) => self.call(Operator::Where, &[&mask.mask, &mask.value, &mask.tensor]),
-            MaskFill(mask) => {
-                let inputs = [self.input(&mask.mask)?, scalar(mask.value), self.input(&mask.tensor)?];
-                one(self.step(Operator::Where, &inputs, &[self.out(0)?]))
-            }
-            Equal(operands) => self.binary(Compare::Eq, operands),
-            NotEqual(operands) => self.binary(Compare::Ne, operands),
-            EqualElem(operands) => self.with_scalar(Compare::Eq, &operands.lhs, operands.rhs),
-            NotEqualElem(operands) => self.with_scalar(Compare::Ne, &operands.lhs, operands.rhs),
-            // New memory has any contents, and burn's engine gives zeros.
-            Empty(_) | Zeros(_) => self.fill(Scalar::Int(0)),
-            Ones(_) => self.fill(Scalar::Int(1)),
             All(reduce) => self.any_or_all(Reduction::All, &reduce.input, all_dims(&reduce.input)),
             Any(reduce) => self.any_or_all(Reduction::Any, &reduce.input, all_dims(&reduce.input)),
             AllDim(reduce) => self.any_or_all(Reduction::All, &reduce.input, Dims::from([reduce.axis])),
@@ -334,37 +294,6 @@ impl Mapping<'_> {
     fn numeric(&self, numeric: &NumericOperationIr) -> Option<Steps> {
         use NumericOperationIr::*;
         match numeric {
-            Add(operands) => self.binary(Binary::Add, operands),
-            Sub(operands) => self.binary(Binary::Sub, operands),
-            Mul(operands) => self.binary(Binary::Mul, operands),
-            Div(operands) => self.binary(Binary::Div, operands),
-            Rem(operands) => self.binary(Binary::Rem, operands),
-            Powi(operands) => self.binary(Binary::Pow, operands),
-            AddScalar(operands) => self.with_scalar(Binary::Add, &operands.lhs, operands.rhs),
-            SubScalar(operands) => self.with_scalar(Binary::Sub, &operands.lhs, operands.rhs),
-            MulScalar(operands) => self.with_scalar(Binary::Mul, &operands.lhs, operands.rhs),
-            DivScalar(operands) => self.with_scalar(Binary::Div, &operands.lhs, operands.rhs),
-            RemScalar(operands) => self.with_scalar(Binary::Rem, &operands.lhs, operands.rhs),
-            PowiScalar(operands) => self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
-            ClampMin(operands) => {
-                self.with_scalar(Binary::Max, &operands.lhs, bound(operands.rhs, &operands.lhs))
-            }
-            ClampMax(operands) => {
-                self.with_scalar(Binary::Min, &operands.lhs, bound(operands.rhs, &operands.lhs))
-            }
-            Clamp(clamp) => {
-                let [low, high] = [clamp.min, clamp.max].map(|limit| scalar(bound(limit, &clamp.tensor)));
-                let inputs = [self.input(&clamp.tensor)?, low, high];
-                one(self.step(Operator::Clamp, &inputs, &[self.out(0)?]))
-            }
-            Greater(operands) => self.binary(Compare::Gt, operands),
-            GreaterEqual(operands) => self.binary(Compare::Ge, operands),
-            Lower(operands) => self.binary(Compare::Lt, operands),
-            LowerEqual(operands) => self.binary(Compare::Le, operands),
-            GreaterElem(operands) => self.with_scalar(Compare::Gt, &operands.lhs, operands.rhs),
-            GreaterEqualElem(operands) => self.with_scalar(Compare::Ge, &operands.lhs, operands.rhs),
-            LowerElem(operands) => self.with_scalar(Compare::Lt, &operands.lhs, operands.rhs),
-            LowerEqualElem(operands) => self.with_scalar(Compare::Le, &operands.lhs, operands.rhs),
             Pad(pad) => {
                 let PadModeIr::Constant(value) = pad.mode else { return self.pad(pad) };
                 let out = self.out(0)?;
@@ -380,31 +309,16 @@ impl Mapping<'_> {
                     self.step(Operator::Copy, &[self.input(&pad.input)?], &[inner])?,
                 ]))
             }
-            Abs(unary) => self.call(Unary::Abs, &[&unary.input]),
-            Neg(unary) => self.call(Unary::Neg, &[&unary.input]),
-            Sign(unary) => self.call(Unary::Sign, &[&unary.input]),
-            Full(full) => one(self.step(Operator::Copy, &[scalar(full.value)], &[self.out(0)?])),
-            Sum(reduce) => self.reduce_all(Reduction::Sum, &reduce.input),
-            Prod(reduce) => self.reduce_all(Reduction::Prod, &reduce.input),
             // burn's engine refuses it, and a sum that wraps is not an error.
             Mean(reduce) if reduce.input.dtype.is_uint() => None,
-            Mean(reduce) => self.mean(&reduce.input, all_dims(&reduce.input)),
-            Max(reduce) => self.reduce_all(Reduction::Max, &reduce.input),
-            Min(reduce) => self.reduce_all(Reduction::Min, &reduce.input),
-            SumDim(reduce) => self.reduce(Reduction::Sum, &reduce.input, Dims::from([reduce.axis])),
-            SumDims(reduce) => {
-                self.reduce(Reduction::Sum, &reduce.input, reduce.axes.iter().copied().collect())
-            }
-            ProdDim(reduce) => self.reduce(Reduction::Prod, &reduce.input, Dims::from([reduce.axis])),
-            MeanDim(reduce) => self.mean(&reduce.input, Dims::from([reduce.axis])),
+            Mean(reduce) => self.integer_mean(&reduce.input, all_dims(&reduce.input)),
+            MeanDim(reduce) => self.integer_mean(&reduce.input, Dims::from([reduce.axis])),
             MaxAbs(reduce) => self.max_abs(&reduce.input, all_dims(&reduce.input)),
             MaxAbsDim(reduce) => self.max_abs(&reduce.input, Dims::from([reduce.axis])),
             CumSum(op) => self.cumulative(Binary::Add, &op.input, op.axis),
             CumProd(op) => self.cumulative(Binary::Mul, &op.input, op.axis),
             CumMax(op) => self.cumulative(Binary::Max, &op.input, op.axis),
             CumMin(op) => self.cumulative(Binary::Min, &op.input, op.axis),
-            MaxDim(reduce) => self.reduce(Reduction::Max, &reduce.input, Dims::from([reduce.axis])),
-            MinDim(reduce) => self.reduce(Reduction::Min, &reduce.input, Dims::from([reduce.axis])),
             ArgMax(reduce) => self.arg_reduce(Extremum::Max, &reduce.input, reduce.axis),
             ArgMin(reduce) => self.arg_reduce(Extremum::Min, &reduce.input, reduce.axis),
             MaxDimWithIndices(reduce) => {
@@ -451,82 +365,24 @@ impl Mapping<'_> {
 
     fn float(&self, float: &FloatOperationIr) -> Option<Steps> {
         use FloatOperationIr::*;
-        let (unary, operands) = match float {
-            Exp(operands) => (Unary::Exp, operands),
-            Log(operands) => (Unary::Log, operands),
-            Log1p(operands) => (Unary::Log1p, operands),
-            Erf(operands) => (Unary::Erf, operands),
-            Sqrt(operands) => (Unary::Sqrt, operands),
-            Cos(operands) => (Unary::Cos, operands),
-            Cosh(operands) => (Unary::Cosh, operands),
-            Sin(operands) => (Unary::Sin, operands),
-            Sinh(operands) => (Unary::Sinh, operands),
-            Tan(operands) => (Unary::Tan, operands),
-            Tanh(operands) => (Unary::Tanh, operands),
-            ArcCos(operands) => (Unary::Acos, operands),
-            ArcCosh(operands) => (Unary::Acosh, operands),
-            ArcSin(operands) => (Unary::Asin, operands),
-            ArcSinh(operands) => (Unary::Asinh, operands),
-            ArcTan(operands) => (Unary::Atan, operands),
-            ArcTanh(operands) => (Unary::Atanh, operands),
-            Round(operands) => (Unary::Round, operands),
-            Floor(operands) => (Unary::Floor, operands),
-            Ceil(operands) => (Unary::Ceil, operands),
-            Trunc(operands) => (Unary::Trunc, operands),
-            Recip(operands) => (Unary::Recip, operands),
-            IsNan(operands) => (Unary::IsNan, operands),
-            IsInf(operands) => (Unary::IsInf, operands),
-            ArcTan2(operands) => return self.binary(Binary::Atan2, operands),
-            Powf(operands) => return self.binary(Binary::Pow, operands),
-            PowfScalar(operands) => return self.with_scalar(Binary::Pow, &operands.lhs, operands.rhs),
-            IntoInt(cast) => return self.call(Operator::Copy, &[&cast.input]),
-            Matmul(product) => return self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
-            Hypot(operands) => return self.hypot(&operands.lhs, &operands.rhs),
-            Cross(cross) => return self.cross(&cross.lhs, &cross.rhs, cross.dim),
-            _ => return None,
-        };
-        self.call(unary, &[&operands.input])
-    }
-
-    fn int(&self, int: &IntOperationIr) -> Option<Steps> {
-        use IntOperationIr::*;
-        match int {
-            IntoFloat(cast) => self.call(Operator::Copy, &[&cast.input]),
-            BitwiseAnd(operands) => self.binary(Binary::And, operands),
-            BitwiseOr(operands) => self.binary(Binary::Or, operands),
-            BitwiseXor(operands) => self.binary(Binary::Xor, operands),
-            BitwiseLeftShift(operands) => self.binary(Binary::Shl, operands),
-            BitwiseRightShift(operands) => self.binary(Binary::Shr, operands),
-            BitwiseAndScalar(operands) => self.with_scalar(Binary::And, &operands.lhs, operands.rhs),
-            BitwiseOrScalar(operands) => self.with_scalar(Binary::Or, &operands.lhs, operands.rhs),
-            BitwiseXorScalar(operands) => self.with_scalar(Binary::Xor, &operands.lhs, operands.rhs),
-            BitwiseLeftShiftScalar(operands) => self.with_scalar(Binary::Shl, &operands.lhs, operands.rhs),
-            BitwiseRightShiftScalar(operands) => self.with_scalar(Binary::Shr, &operands.lhs, operands.rhs),
-            BitwiseNot(unary) => self.call(Unary::Not, &[&unary.input]),
+        match float {
             Matmul(product) => self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
+            Hypot(operands) => self.hypot(&operands.lhs, &operands.rhs),
+            Cross(cross) => self.cross(&cross.lhs, &cross.rhs, cross.dim),
+            _ => None,
         }
     }
 
-    fn bool(&self, bool: &BoolOperationIr) -> Option<Steps> {
-        use BoolOperationIr::*;
-        match bool {
-            IntoFloat(cast) | IntoInt(cast) => self.call(Operator::Copy, &[&cast.input]),
-            Not(unary) => self.call(Unary::Not, &[&unary.input]),
-            And(operands) => self.binary(Binary::And, operands),
-            Or(operands) => self.binary(Binary::Or, operands),
-            Xor(operands) => self.binary(Binary::Xor, operands),
+    fn int(&self, int: &IntOperationIr) -> Option<Steps> {
+        match int {
+            IntOperationIr::Matmul(product) => self.call(Operator::MatMul, &[&product.lhs, &product.rhs]),
+            _ => None,
         }
     }
 
     fn activation(&self, activation: &ActivationOperationIr) -> Option<Steps> {
         use ActivationOperationIr::*;
         match activation {
-            Relu(unary) => self.call(Unary::Relu, &[&unary.input]),
-            Gelu(unary) => self.call(Unary::Gelu, &[&unary.input]),
-            Sigmoid(unary) => self.call(Unary::Sigmoid, &[&unary.input]),
-            LogSigmoid(unary) => self.call(Unary::LogSigmoid, &[&unary.input]),
-            ReluBackward(operands) => self.binary(Binary::ReluGrad, operands),
-            SigmoidBackward(operands) => self.binary(Binary::SigmoidGrad, operands),
             Softmax(softmax) => self.call(Operator::Softmax { dim: softmax.axis }, &[&softmax.input]),
             LogSoftmax(softmax) => self.call(Operator::LogSoftmax { dim: softmax.axis }, &[&softmax.input]),
             Softmin(softmin) => self.softmin(&softmin.input, softmin.axis),
@@ -535,6 +391,7 @@ impl Mapping<'_> {
             HardSigmoid(hard) => self.hard_sigmoid(&hard.tensor, hard.alpha, hard.beta),
             LogSigmoidBackward(operands) => self.log_sigmoid_gradient(&operands.lhs, &operands.rhs),
             GeluBackward(operands) => self.gelu_gradient(&operands.lhs, &operands.rhs),
+            _ => None,
         }
     }
 
@@ -718,10 +575,6 @@ fn conv_of_rows(options: &Conv1dOptionsIr) -> Option<Conv2d> {
         *options;
     let conv = Conv2d { stride: [1, stride], padding: [0, before], dilation: [1, dilation], groups };
     (before == after).then_some(conv)
-}
-
-fn all_dims(tensor: &TensorIr) -> Dims {
-    Dims::all(tensor.shape.num_dims())
 }
 
 fn pool(kernel: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2]) -> Pool2d {

@@ -1,6 +1,5 @@
 //! Why a tensor has no data: the operation that failed, and its cause.
 
-use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use burn_backend::ExecutionError;
 use device_registry::backend::BackendError;
 use device_registry::{Device, ErrorChain};
 use entry_points::LoadError;
+use parking_lot::Mutex;
 
 use crate::operation::Signature;
 use crate::policy::InvalidVariable;
@@ -75,38 +75,48 @@ impl Failure {
     }
 }
 
+/// The failures of a thread's operations that no call has returned. A `sync` of another thread does not
+/// return them: its own work is in order. Another thread that runs what this one has left waiting adds to
+/// them.
+#[derive(Default)]
+pub(crate) struct Unreported(Mutex<Vec<Failure>>);
+
 thread_local! {
-    /// The failures of this thread's operations that no call has returned. A `sync` of another thread does
-    /// not return them: its own work is in order.
-    static UNREPORTED: RefCell<Vec<Failure>> = const { RefCell::new(Vec::new()) };
+    static UNREPORTED: Arc<Unreported> = Arc::default();
 }
 
 /// How many unreported failures a thread keeps. Later ones are errors of their tensors only.
 const MAX_UNREPORTED: usize = 100;
 
-/// Leaves a failure for the next `sync` of this thread.
-pub(crate) fn leave_unreported(failure: &Failure) {
-    let _ = UNREPORTED.try_with(|unreported| {
-        let mut unreported = unreported.borrow_mut();
+impl Unreported {
+    /// `None` while the thread ends.
+    pub(crate) fn of_this_thread() -> Option<Arc<Self>> {
+        UNREPORTED.try_with(Arc::clone).ok()
+    }
+
+    /// Leaves a failure for the next `sync` of the thread.
+    pub(crate) fn leave(&self, failure: &Failure) {
+        let mut unreported = self.0.lock();
         // A read may return any of them first, so one is not enough.
         unreported.retain(|failure| !failure.is_reported());
         if unreported.len() < MAX_UNREPORTED {
             unreported.push(failure.clone());
         }
-    });
-}
+    }
 
-/// The first failure of this thread on `device` that no call has returned. Later ones are not returned
-/// either.
-pub(crate) fn take_unreported(device: Device) -> Option<Failure> {
-    let take = |unreported: &RefCell<Vec<Failure>>| {
-        let mut unreported = unreported.borrow_mut();
+    /// The first failure on `device` that no call has returned. Later ones are not returned either.
+    fn take(&self, device: Device) -> Option<Failure> {
+        let mut unreported = self.0.lock();
         let first =
             unreported.iter().find(|failure| failure.0.device == device && !failure.is_reported()).cloned();
         unreported.retain(|failure| failure.0.device != device);
         first
-    };
-    UNREPORTED.try_with(take).ok().flatten()
+    }
+}
+
+/// The first failure of this thread on `device` that no call has returned.
+pub(crate) fn take_unreported(device: Device) -> Option<Failure> {
+    UNREPORTED.try_with(|unreported| unreported.take(device)).ok().flatten()
 }
 
 impl fmt::Display for Failure {

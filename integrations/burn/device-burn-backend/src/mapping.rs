@@ -65,6 +65,12 @@ pub(crate) struct Described<'a> {
     memory: Option<Memory>,
 }
 
+impl Described<'_> {
+    pub(crate) fn scalar(scalar: Scalar) -> Self {
+        Self { argument: ArgumentRef::Scalar(scalar), memory: None }
+    }
+}
+
 /// The tensors of one operation.
 pub(crate) struct Mapping<'a> {
     pub(crate) operands: &'a Operands,
@@ -74,7 +80,11 @@ pub(crate) struct Mapping<'a> {
 
 impl Mapping<'_> {
     pub(crate) fn input(&self, tensor: &TensorIr) -> Option<Operand> {
-        let place = Operands::place(tensor);
+        self.place(Operands::place(tensor))
+    }
+
+    /// The input at a place.
+    pub(crate) fn place(&self, place: usize) -> Option<Operand> {
         let input = self.inputs.get(place)?;
         let argument = Argument::Array(dtype_of(input.dtype)?, layout_of(&input.layout)?);
         Some(Operand { argument, memory: Some(Memory::Input(place)) })
@@ -92,7 +102,7 @@ impl Mapping<'_> {
         self.described_place(Operands::place(tensor))
     }
 
-    /// The input at a place.
+    /// The input at a place, as it is.
     pub(crate) fn described_place(&self, place: usize) -> Option<Described<'_>> {
         let input = self.inputs.get(place)?;
         let argument = ArgumentRef::Array {

@@ -5,6 +5,7 @@
 //! with burn.
 
 use std::fmt;
+use std::sync::Arc;
 
 use burn_backend::{DType, Shape};
 use burn_ir::{IrVisitorMut, OperationIr, TensorId, TensorIr, TensorStatus};
@@ -67,6 +68,39 @@ impl fmt::Display for OperationName {
     }
 }
 
+/// What kernels are for, in messages: one operation, or several that run together.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    Operation(OperationName),
+    Fused {
+        /// The name of the expression.
+        expression: &'static str,
+        operations: Arc<[OperationName]>,
+    },
+}
+
+impl From<OperationName> for Work {
+    fn from(name: OperationName) -> Self {
+        Self::Operation(name)
+    }
+}
+
+/// For example `Fused.mul·add<NumericFloat.Mul, NumericFloat.AddScalar>`.
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operation(name) => name.fmt(f),
+            Self::Fused { expression, operations } => {
+                write!(f, "Fused.{expression}<")?;
+                for (place, name) in operations.iter().enumerate() {
+                    write!(f, "{}{name}", if place == 0 { "" } else { ", " })?;
+                }
+                f.write_str(">")
+            }
+        }
+    }
+}
+
 /// The tensors of an operation, with burn's identifiers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Operands {
@@ -120,7 +154,7 @@ impl IrVisitorMut for Operands {
 /// An operation with the types and shapes of its tensors, for messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Signature {
-    name: OperationName,
+    work: Work,
     inputs: Vec<(DType, Shape)>,
     outputs: Vec<(DType, Shape)>,
 }
@@ -129,7 +163,7 @@ impl Signature {
     pub(crate) fn new(name: OperationName, operands: &Operands) -> Self {
         let tensor = |tensor: &TensorIr| (tensor.dtype, tensor.shape.clone());
         Self {
-            name,
+            work: name.into(),
             inputs: operands.inputs.iter().map(tensor).collect(),
             outputs: operands.outputs.iter().map(tensor).collect(),
         }
@@ -137,7 +171,12 @@ impl Signature {
 
     /// One tensor, without a burn operation.
     pub(crate) fn of_tensor(name: OperationName, dtype: DType, shape: Shape) -> Self {
-        Self { name, inputs: vec![(dtype, shape)], outputs: Vec::new() }
+        Self { work: name.into(), inputs: vec![(dtype, shape)], outputs: Vec::new() }
+    }
+
+    /// Operations that run together.
+    pub(crate) fn of_fused(work: Work, inputs: Vec<(DType, Shape)>, outputs: Vec<(DType, Shape)>) -> Self {
+        Self { work, inputs, outputs }
     }
 }
 
@@ -151,7 +190,7 @@ impl fmt::Display for Signature {
             }
             Ok(())
         }
-        write!(f, "{}(", self.name)?;
+        write!(f, "{}(", self.work)?;
         list(f, &self.inputs)?;
         f.write_str(")")?;
         if !self.outputs.is_empty() {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use entry_points::message::{self, SWITCH_WORDS};
+
 /// An environment variable has a value that is not one of its words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?} is invalid: expected {expected}")]
@@ -30,5 +32,21 @@ pub(crate) fn parse<T: Copy>(
             words => words.concat(),
         };
         InvalidVariable { variable, value, expected }
+    })
+}
+
+/// Whether the switch `value` is on. `None` if there is no value, or an empty one.
+pub(crate) fn parse_switch(
+    variable: &'static str,
+    value: Option<OsString>,
+) -> Result<Option<bool>, InvalidVariable> {
+    let value = value.unwrap_or_default().to_string_lossy().into_owned();
+    if value.trim().is_empty() {
+        return Ok(None);
+    }
+    message::parse_switch(&value).map(Some).ok_or_else(|| InvalidVariable {
+        variable,
+        value,
+        expected: SWITCH_WORDS.to_owned(),
     })
 }

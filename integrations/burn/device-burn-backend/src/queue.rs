@@ -18,8 +18,9 @@ use device_registry::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
+use crate::failure::Failure;
 use crate::fallback;
-use crate::operation::OperationName;
+use crate::operation::Work;
 use crate::step::{Memory, Step};
 use crate::unwritten::{Output, Unwritten, Why};
 
@@ -81,10 +82,32 @@ pub(crate) enum Refused {
     Kernel(RunError),
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// An operation that waited failed when it ran.
+    #[error("{0}")]
+    Failed(Failure),
+}
+
+impl Refused {
+    /// Whether the device has no memory left.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Device(error) => matches!(error.kind(), Some(BackendErrorKind::OutOfMemory { .. })),
+            _ => false,
+        }
+    }
 }
 
 /// Memory of the device, and which work wrote it.
 pub(crate) type Written = (Buffer, Ticket);
+
+/// Where kernels write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// New memory of this length, in bytes.
+    New(usize),
+    /// The memory of the input at this place, which nothing else uses.
+    InPlace(usize),
+}
 
 impl BurnQueue {
     /// The queue of `device`. Calls nothing of its backend.
@@ -116,22 +139,28 @@ impl BurnQueue {
         Ok((buffer, Ticket { epoch, number: None }))
     }
 
-    /// Enqueues kernels, one after the other, that write new memory of the lengths `outputs`, in bytes.
+    /// Enqueues kernels, one after the other, that write `outputs`. The second result is the work that the
+    /// program has to wait for, if it is twice [`AHEAD`] ahead of the device, or [`AHEAD_ON_HOST`].
     ///
     /// A device that was reset or closed is opened again. Then memories from before are [`Refused::Stale`].
-    /// Blocks while the program is twice [`AHEAD`] ahead of the device, or [`AHEAD_ON_HOST`].
     pub(crate) fn run(
         &self,
-        name: OperationName,
+        work: &Work,
         steps: &[Step],
         inputs: &[Option<Written>],
-        outputs: &[usize],
-    ) -> Result<SmallVec<[Written; 2]>, Refused> {
+        outputs: &[Target],
+    ) -> Result<(SmallVec<[Written; 2]>, Option<Event>), Refused> {
         let limit = self.limit();
-        let mut earlier = None;
-        let written = self.enqueue(|stream, state| {
-            let outs = outputs.iter().map(|len| stream.allocate(*len));
-            let outs = outs.collect::<Result<SmallVec<[Buffer; 2]>, _>>()?;
+        self.enqueue(|stream, state| {
+            let outs = outputs.iter().map(|target| match *target {
+                Target::New(len) => Ok(stream.allocate(len)?),
+                Target::InPlace(place) => {
+                    let input = inputs.get(place).and_then(Option::as_ref);
+                    let missing = || Refused::Unwritten(BackendError::other("no memory to write to"));
+                    input.map(|(buffer, _)| buffer.clone()).ok_or_else(missing)
+                }
+            });
+            let outs = outs.collect::<Result<SmallVec<[Buffer; 2]>, Refused>>()?;
             let used = inputs.iter().flatten();
             used.clone().try_for_each(|(_, written)| self.check(state, *written))?;
             let mut written: SmallVec<[Option<u64>; 2]> = outs.iter().map(|_| None).collect();
@@ -156,6 +185,7 @@ impl BurnQueue {
                 let prepared = step.planned.with_buffers(&buffers).map_err(Refused::Kernel)?;
                 let Some(prepared) = prepared else { continue };
                 let output = Output::new(number, &self.unwritten);
+                let work = work.clone();
                 stream.launch_with(&prepared.launch_options(), &buffers, move |launch| {
                     output.write(numbers, || {
                         let launched = fallback::isolate(|| prepared.launch(launch));
@@ -163,7 +193,7 @@ impl BurnQueue {
                             |panic| Err(BackendError::other(format_args!("the kernel panicked: {panic}")));
                         // When it is reported, only the kernel knows whose failure it was.
                         launched.unwrap_or_else(panicked).map_err(|error| {
-                            let message = format_args!("{name}, {}", prepared.call());
+                            let message = format_args!("{work}, {}", prepared.call());
                             BackendError::new(error.kind(), message).with_source(error)
                         })
                     })
@@ -174,13 +204,15 @@ impl BurnQueue {
                     }
                 }
             }
-            earlier = state.advance(stream, limit, OPERATION + outputs.iter().sum::<usize>());
+            let new = outputs.iter().map(|target| match target {
+                Target::New(len) => *len,
+                Target::InPlace(_) => 0,
+            });
+            let earlier = state.advance(stream, limit, OPERATION + new.sum::<usize>());
             let ticket = |number| Ticket { epoch: state.epoch, number };
-            Ok(outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number))).collect())
-        })?;
-        // A read of the outputs reports a failure.
-        let _ = earlier.map(|event| event.synchronize());
-        Ok(written)
+            let outs = outs.into_iter().zip(written).map(|(out, number)| (out, ticket(number)));
+            Ok((outs.collect(), earlier))
+        })
     }
 
     /// Calls `work` with the stream. Opens a device again that was reset or closed.

@@ -11,7 +11,7 @@ use crate::counts::Moved;
 use crate::failure::Failure;
 use crate::operation::copy;
 use crate::queue::{BurnQueue, Refused};
-use crate::storage::Storage;
+use crate::storage::{Settled, Storage};
 
 /// A tensor: a storage, and how it is read.
 pub(crate) struct RegistryTensor {
@@ -48,11 +48,26 @@ impl RegistryTensor {
 
     /// The tensor on the host. If no other tensor has its bytes, burn's CPU engine may overwrite them.
     pub(crate) fn into_flex(self, queue: &BurnQueue, moved: &mut Moved) -> Result<FlexTensor, Refused> {
+        // The operations that it waits for have references to the storage.
+        self.storage.settle()?;
         let bytes = match Arc::try_unwrap(self.storage) {
             Ok(storage) => storage.into_host(queue, moved)?,
             Err(storage) => storage.host(queue, moved)?,
         };
         Ok(FlexTensor::from_arc(bytes, self.layout, self.dtype))
+    }
+
+    /// The bytes, as those of a tensor without gaps.
+    pub(crate) fn into_settled(self, queue: &BurnQueue, moved: &mut Moved) -> Result<Settled, Refused> {
+        let is_in_order = self.layout.start_offset() == 0 && self.layout.is_contiguous();
+        if is_in_order {
+            return match Arc::try_unwrap(self.storage) {
+                Ok(storage) => Ok(storage.into_settled()),
+                // Two storages have no memory of the device in common: an expression may write to it.
+                Err(storage) => Ok(storage.host(queue, moved)?.into()),
+            };
+        }
+        Ok(self.into_flex(queue, moved)?.to_contiguous().data_arc().into())
     }
 
     pub(crate) fn shape(&self) -> &Shape {

@@ -1,7 +1,7 @@
 //! burn's `Device` by a device string, and what was counted for it.
 
 use burn_tensor::Device;
-use device_burn_backend::{Counts, Fallback, KernelUse, RegistryClient, RegistryDevice};
+use device_burn_backend::{Counts, Fallback, Fusion, KernelUse, RegistryClient, RegistryDevice};
 
 use crate::Error;
 use crate::engines::LinkedEngine;
@@ -74,6 +74,7 @@ compile_error!(
 fn check_variables() -> Result<(), Error> {
     Fallback::current()?;
     KernelUse::current()?;
+    Fusion::current()?;
     Ok(())
 }
 
@@ -101,6 +102,9 @@ pub fn devices() -> Vec<String> {
 
 /// What happened to the operations of a device in this process: which ran on it, and which fell back to the
 /// CPU.
+///
+/// The operations that this thread has left waiting run first: see [`Fusion`]. What nothing needs is not
+/// counted.
 ///
 /// Where a burn engine computes, [`Counts::engine`] names it. Its operations are not counted.
 ///

@@ -14,7 +14,7 @@ pub enum Error {
     /// The string is invalid, the backend does not load, or the device does not exist or open.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// `DEVICE_BURN_FALLBACK` or `DEVICE_BURN_KERNELS` is invalid.
+    /// `DEVICE_BURN_FALLBACK`, `DEVICE_BURN_FUSION` or `DEVICE_BURN_KERNELS` is invalid.
     #[error(transparent)]
     Variable(#[from] InvalidVariable),
     /// burn has no number left for the backend.

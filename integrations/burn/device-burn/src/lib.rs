@@ -11,8 +11,8 @@ pub mod loopback;
 pub mod patch;
 
 pub use device_burn_backend::{
-    Counts, Fallback, InvalidVariable, KernelUse, OperationCount, RegistryPrimitive, Transfers,
-    custom_operator,
+    Counts, Fallback, Fusion, InvalidVariable, KernelUse, LaunchCount, OperationCount, RegistryPrimitive,
+    Transfers, custom_operator,
 };
 
 pub use crate::device::{counts, device, devices, engine_of, reset_counts};

@@ -113,7 +113,7 @@ fn the_table_has_a_line_for_each_operation_and_a_total() {
     let table = counts.to_string();
     let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(lines[0].join(" "), "operations on openreg:0");
-    let head = "operation native host views fallback failed time to host to device";
+    let head = "operation native fused host views fallback failed time to host to device";
     assert_eq!(lines[1].join(" "), head, "{table}");
     let widths: Vec<_> = table.lines().skip(1).map(str::len).collect();
     assert!(widths.windows(2).all(|pair| pair[0] == pair[1]), "the columns are aligned:\n{table}");
@@ -121,18 +121,18 @@ fn the_table_has_a_line_for_each_operation_and_a_total() {
     let (total, operations) = lines[2..].split_last().unwrap();
     assert_eq!(operations.len(), counts.operations.len());
     for (line, count) in operations.iter().zip(&counts.operations) {
-        let numbers = [count.native, count.host, count.views, count.fallback, count.failed]
+        let numbers = [count.native, count.fused, count.host, count.views, count.fallback, count.failed]
             .map(|number| number.to_string());
         assert_eq!(line[0], count.operation);
-        assert_eq!(line[1..6], numbers, "{table}");
-        assert_eq!(line[7], "ms");
+        assert_eq!(line[1..7], numbers, "{table}");
+        assert_eq!(line[8], "ms");
         assert_eq!(
-            line[8..].join(" "),
+            line[9..].join(" "),
             format!("{} B {} B", count.moved.bytes_to_host, count.moved.bytes_to_device)
         );
     }
-    assert_eq!(total[..6], ["total", "2", "0", "1", "4", "1"], "{table}");
-    assert_eq!(total[8..].join(" "), "48 B 48 B", "{table}");
+    assert_eq!(total[..7], ["total", "2", "0", "0", "1", "4", "1"], "{table}");
+    assert_eq!(total[9..].join(" "), "48 B 48 B", "{table}");
 }
 
 #[test]
@@ -150,6 +150,7 @@ fn the_json_has_the_same_numbers() {
         let expected = serde_json::json!({
             "operation": count.operation,
             "native": count.native,
+            "fused": count.fused,
             "views": count.views,
             "host": count.host,
             "fallback": count.fallback,
