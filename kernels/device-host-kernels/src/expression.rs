@@ -149,6 +149,9 @@ pub(crate) fn run(
     outputs: &mut [&mut [u8]],
 ) -> Result<(), BackendError> {
     let unsupported = || crate::unsupported(format_args!("in {call}"));
+    if !has_rows(call, expression) {
+        return Err(unsupported());
+    }
     let program = Program::of(expression).ok_or_else(unsupported)?;
     let frame = Frame::new(call, expression, &program, inputs).ok_or_else(unsupported)?;
     frame.run(outputs);
@@ -452,10 +455,11 @@ impl<'a> Frame<'a> {
                     is_done[place] = true;
                 }
             }
+            let known = self.known(&is_done);
             let ready: SmallVec<[usize; 4]> = (0..self.nodes.len())
                 .filter(|&place| {
                     let is_reduction = matches!(self.nodes[place].step, Step::Reduction(_));
-                    is_reduction && !is_done[place] && self.is_known(self.nodes[place].operands[0], &is_done)
+                    is_reduction && !is_done[place] && known[self.nodes[place].operands[0]]
                 })
                 .collect();
             let targets: SmallVec<[usize; 4]> = match ready.is_empty() {
@@ -522,13 +526,17 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Whether all values of rows that a node is computed from are there.
-    fn is_known(&self, place: usize, is_done: &[bool]) -> bool {
-        match self.nodes[place].class {
-            Class::Full => self.nodes[place].operands.iter().all(|&operand| self.is_known(operand, is_done)),
-            Class::Row => is_done[place],
-            Class::Constant => true,
+    /// For each node, whether all values of rows that it is computed from are there.
+    fn known(&self, is_done: &[bool]) -> SmallVec<[bool; 32]> {
+        let mut known = SmallVec::<[bool; 32]>::new();
+        for (node, is_done) in self.nodes.iter().zip(is_done) {
+            known.push(match node.class {
+                Class::Full => node.operands.iter().all(|&operand| known[operand]),
+                Class::Row => *is_done,
+                Class::Constant => true,
+            });
         }
+        known
     }
 
     /// The nodes that are computed for these, of each element.
@@ -802,4 +810,35 @@ fn order(call: &Call, dims: Option<Dims>) -> Option<SmallVec<[usize; 8]>> {
 /// The first element of each of the dimensions.
 fn one_of_each(layout: &Layout, dims: Dims) -> Option<Layout> {
     dims.iter().try_fold(*layout, |layout, dim| layout.slice(dim, 0, 1, 1).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compute;
+
+    fn call(text: &str, input: &[usize], output: &[usize]) -> Call {
+        let array = |shape: &[usize]| Argument::Array(DType::F32, Layout::contiguous(shape).unwrap());
+        let expression: Expression = text.parse().unwrap();
+        Call::new(expression, &[array(input)], &[array(output)]).unwrap()
+    }
+
+    #[test]
+    fn values_that_are_used_twice_are_looked_at_once() {
+        let mut text = "input f32".to_owned();
+        (0..60).for_each(|node| text += &format!(", mul {node} {node}"));
+        let call = call(&(text + ", reduce_sum 60 1, output 61"), &[1, 5000], &[1, 1]);
+        let ones = vec![1_f32; 5000];
+        let mut sum = [0_f32];
+        compute(&call, &[Some(bytemuck::cast_slice(&ones))], &mut [bytemuck::cast_slice_mut(&mut sum)])
+            .unwrap();
+        assert_eq!(sum, [5000.0]);
+    }
+
+    #[test]
+    fn rows_that_are_not_innermost_are_refused() {
+        let call = call("input f32, reduce_sum 0 0, output 1", &[3, 4], &[1, 4]);
+        let error = compute(&call, &[Some(&[0; 48])], &mut [&mut [0; 16]]).unwrap_err();
+        assert!(error.to_string().contains("reduce_sum"), "{error}");
+    }
 }

@@ -69,8 +69,7 @@ impl HostKernels {
     /// declares](device_kernels::OperatorDefinition): what it covers, and what computes that.
     ///
     /// `compute` gets the bytes of the arrays, each from its first element to its last: an element is at its
-    /// place by the strides, less the first element's place, which is the start of [`Layout::range`]. Calls
-    /// with more than four inputs or three outputs are unsupported.
+    /// place by the strides, less the first element's place, which is the start of [`Layout::range`].
     ///
     /// [`Layout::range`]: device_kernels::Layout::range
     #[must_use]

@@ -19,7 +19,7 @@ use crate::call::{Call, CallError, signature};
 use crate::dtype::DType;
 use crate::error::{RunError, Sets};
 use crate::layout::{Layout, MAX_RANK};
-use crate::operator::Operator;
+use crate::operator::{Expression, Operator};
 use crate::problem::Problem;
 use crate::scalar::Scalar;
 use crate::set::{Kernels, LinkedSet};
@@ -320,7 +320,7 @@ impl<'a> ArgumentRef<'a> {
 
     /// Adds the argument as numbers. The first says which follow, so that no other argument has the same.
     #[inline]
-    fn add_to(self, key: &mut Key, with_values: bool) {
+    fn add_to<const N: usize>(self, key: &mut Key<N>, with_values: bool) {
         match self {
             Self::Array { dtype, shape, strides, offset } => {
                 // A list that is longer than a rank can be is an error, which is not kept.
@@ -394,33 +394,40 @@ where
         if matches!(self.operator, Operator::Random { .. }) {
             return self.plan();
         }
-        let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
+        let found = self.clone().planned_by::<WORDS>();
+        let found = found.or_else(|| self.clone().planned_by::<MOST_WORDS>());
+        found.unwrap_or_else(|| self.plan())
+    }
+
+    /// The same, if so many numbers describe the call.
+    fn planned_by<const N: usize>(self) -> Option<Result<Planned, RunError>> {
+        let mut key = Key { hash: 0, len: 0, words: [0; N] };
         self.add_to(&mut key);
-        let Some(words) = key.words() else { return self.plan() };
+        let words = key.words()?;
         let device = self.device;
         let operator = self.operator;
         // While a thread ends, its plans may be gone.
         let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
         if let Ok(Some(planned)) = PLANS.try_with(find) {
-            let Operator::Expression(_) = operator else { return Ok(planned) };
+            let Operator::Expression(_) = operator else { return Some(Ok(planned)) };
             // Its values are not in the key: those of an optimizer change at each step.
             let scalars = self.inputs.clone().filter_map(|input| match input {
                 ArgumentRef::Scalar(scalar) => Some(scalar),
                 ArgumentRef::Array { .. } => None,
             });
             let scalars: SmallVec<[Scalar; 8]> = scalars.collect();
-            return Ok(if planned.call.has_scalars(&scalars) {
-                planned
-            } else {
-                planned.with_scalars(&scalars)
-            });
+            let has_them = planned.call.has_scalars(&scalars);
+            return Some(Ok(if has_them { planned } else { planned.with_scalars(&scalars) }));
         }
         // A kernel set may run operators of its own meanwhile.
-        let planned = self.plan()?;
+        let planned = match self.plan() {
+            Ok(planned) => planned,
+            Err(error) => return Some(Err(error)),
+        };
         if planned.set.is_some() || planned.parts.is_some() {
             let _ = PLANS.try_with(|plans| plans.borrow_mut().keep(key.hash, words, operator, &planned));
         }
-        Ok(planned)
+        Some(Ok(planned))
     }
 
     fn plan(self) -> Result<Planned, RunError> {
@@ -437,7 +444,7 @@ where
     }
 
     #[inline]
-    fn add_to(&self, key: &mut Key) {
+    fn add_to<const N: usize>(&self, key: &mut Key<N>) {
         let with_values = !matches!(self.operator, Operator::Expression(_));
         self.inputs.clone().for_each(|input| input.add_to(key, with_values));
         key.push(OUTPUTS);
@@ -462,16 +469,18 @@ where
 
 /// The numbers that describe four arrays of the largest rank.
 const WORDS: usize = 4 * (2 + 2 * MAX_RANK) + 1;
+/// Those that describe any call of an expression.
+const MOST_WORDS: usize = (Expression::MOST_INPUTS + Expression::MOST_OUTPUTS) * (2 + 2 * MAX_RANK) + 1;
 
 /// Arguments as numbers, and a hash of them, the device and the operator. At a collision, a plan is made
 /// again.
-struct Key {
+struct Key<const N: usize> {
     hash: u64,
     len: usize,
-    words: [u64; WORDS],
+    words: [u64; N],
 }
 
-impl Key {
+impl<const N: usize> Key<N> {
     #[inline]
     fn push(&mut self, word: u64) {
         self.extend([word].into_iter());
@@ -486,7 +495,7 @@ impl Key {
         self.len = end;
     }
 
-    /// `None` if there are more than any valid call has.
+    /// `None` if there are more.
     fn words(&self) -> Option<&[u64]> {
         self.words.get(..self.len)
     }
@@ -497,7 +506,7 @@ fn mixed(hash: u64, word: u64) -> u64 {
     (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-impl Hasher for Key {
+impl<const N: usize> Hasher for Key<N> {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
     }
@@ -589,7 +598,11 @@ mod tests {
         ArgumentRef::Array { dtype: DType::F32, shape, strides, offset }
     }
 
-    fn key(operator: impl Into<Operator>, inputs: &[ArgumentRef<'_>], outputs: &[ArgumentRef<'_>]) -> Key {
+    fn key(
+        operator: impl Into<Operator>,
+        inputs: &[ArgumentRef<'_>],
+        outputs: &[ArgumentRef<'_>],
+    ) -> Key<WORDS> {
         let inputs = inputs.iter().copied();
         let outputs = outputs.iter().copied();
         let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };

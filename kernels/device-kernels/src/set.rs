@@ -32,7 +32,7 @@ pub trait KernelSet: Send + Sync {
     ///
     /// A `true` is for the life of the program: threads remember it for calls that are equal. A `false` is
     /// asked for again at the next one. Calls of one [`Expression`](crate::Expression) are equal whatever the
-    /// values of their scalars are.
+    /// values of their scalars are, and so are the operators that do one in parts.
     fn supports(&self, device: Device, call: &Call) -> bool {
         self.coverage(device).iter().any(|coverage| coverage.covers(call))
     }

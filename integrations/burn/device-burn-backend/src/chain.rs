@@ -14,6 +14,7 @@
 mod record;
 mod thread;
 
+use std::any::Any;
 use std::cell::Cell;
 use std::mem;
 use std::ptr;
@@ -46,9 +47,9 @@ pub(crate) struct Chain {
     pub(crate) client: Arc<Client>,
     /// The thread whose operations they are.
     pub(crate) owner: Arc<Unreported>,
-    /// The value of all elements, if it is one operation that fills a tensor. Operations that use the tensor
-    /// take the value, and are not part of the chain.
-    fill: Option<Fill>,
+    /// The value of all elements, if it is one operation that fills a tensor, and that operation. Operations
+    /// that use the tensor take the value, and are not part of the chain.
+    fill: Option<(Fill, Box<Called>)>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -114,6 +115,7 @@ pub(crate) struct Record {
 }
 
 /// An operation as burn calls it, and its tensors.
+#[derive(Clone)]
 pub(crate) struct Called {
     pub(crate) operation: OperationIr,
     pub(crate) name: OperationName,
@@ -261,6 +263,14 @@ impl Record {
         let tensor = RegistryTensor { storage, layout, dtype: *dtype };
         (tensor, Self { called, inputs, out })
     }
+}
+
+/// The operation that a tensor waits for, if it fills the tensor with one value. Another operation that needs
+/// such a tensor does it anew: waiting for a chain while another one runs could be waiting for one that waits.
+pub(crate) fn filling(tensor: &RegistryTensor) -> Option<Called> {
+    let pending: Arc<dyn Any + Send + Sync> = tensor.storage.chain().ok()??;
+    let chain = pending.downcast::<Chain>().ok()?;
+    chain.fill.as_ref().map(|(_, called)| Called::clone(called))
 }
 
 thread_local! {

@@ -24,7 +24,7 @@ use crate::chain::{self, Called};
 use crate::counts::{Counters, Counts, Moved, Way};
 use crate::describe;
 use crate::device::RegistryDevice;
-use crate::elementwise::{Elementwise, Types, elementwise};
+use crate::elementwise::{Elementwise, Types, elementwise, elementwise_operators};
 use crate::engine::{self, KernelUse, Settled};
 use crate::failure::{self, Cause, Failure, Unreported};
 use crate::fallback::{self, Fallback};
@@ -384,10 +384,17 @@ impl Client {
             if sets.iter().any(|set| set.set().on_host().is_some()) {
                 return None;
             }
-            let rows = sets.iter().flat_map(|set| set.set().coverage(device));
-            let rows = rows.filter(|row| row.operator() == EXPRESSION);
-            let types: Vec<_> = rows.flat_map(|row| row.types().iter().collect::<Vec<_>>()).collect();
-            (!types.is_empty()).then(|| types.into_iter().collect())
+            let rows: Vec<_> = sets.iter().flat_map(|set| set.set().coverage(device)).collect();
+            let has = |name: &str, dtype: device_kernels::DType| {
+                rows.iter().any(|row| row.operator() == name && row.types().contains(dtype))
+            };
+            // Each operator by itself, too: burn's engine, which may take work of other threads meanwhile, never
+            // computes what they wait for.
+            let has_all = |dtype: &device_kernels::DType| {
+                has(EXPRESSION, *dtype) && elementwise_operators().all(|name| has(name, *dtype))
+            };
+            let types: DTypes = device_kernels::DType::ALL.into_iter().filter(has_all).collect();
+            types.iter().next().is_some().then_some(types)
         };
         // A set that panics here does so where an operation runs, too.
         let fusible = fallback::isolate(of_expressions).unwrap_or_default();

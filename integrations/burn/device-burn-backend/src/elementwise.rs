@@ -44,7 +44,7 @@ impl Elementwise {
     pub(crate) fn types(&self, operands: &Operands) -> Option<Types> {
         let [out] = &operands.outputs[..] else { return None };
         let mut tensors = operands.inputs.iter().chain([out]);
-        if tensors.any(|tensor| tensor.shape.num_dims() > MAX_RANK || tensor.shape.num_elements() == 0) {
+        if tensors.any(|tensor| tensor.shape.num_dims() > MAX_RANK || tensor.shape.contains(&0)) {
             return None;
         }
         if let Operator::Reduce { dims, .. } = self.operator {
@@ -304,4 +304,17 @@ fn of_activation(activation: &ActivationOperationIr) -> Option<Elementwise> {
         SigmoidBackward(operands) => binary(Binary::SigmoidGrad, operands),
         _ => None,
     }
+}
+
+/// The names of the operators that operations here are.
+pub(crate) fn elementwise_operators() -> impl Iterator<Item = &'static str> {
+    let unary = Unary::ALL.iter().map(|unary| unary.name());
+    let binary = Binary::ALL.iter().map(|binary| binary.name());
+    let compare = Compare::ALL.iter().map(|compare| compare.name());
+    let reductions = Reduction::ALL.iter().map(|&reduction| {
+        let dims = Dims::default();
+        Operator::Reduce { reduction, dims }.name()
+    });
+    let others = [Operator::Where, Operator::Clamp, Operator::Copy].map(|operator| operator.name());
+    unary.chain(binary).chain(compare).chain(reductions).chain(others)
 }

@@ -3,7 +3,7 @@
 //! An expression and its plan are kept for each sequence of operators with its types and layouts. The numbers
 //! of the program are not part of it: they may be others in the next step of a training.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use device_registry::backend::BackendError;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::chain::{Called, Input, Live, Node, Recorded, Source};
+use crate::chain::{self, Called, Input, Live, Node, Recorded, Source};
 use crate::client::{Client, Inputs, READ};
 use crate::counts::{Moved, Way};
 use crate::dtype::dtype_of;
@@ -26,7 +26,7 @@ use crate::elementwise::Elementwise;
 use crate::failure::{Cause, Failure, Unreported};
 use crate::fallback;
 use crate::mapping::layout_of;
-use crate::operation::{OperationName, Signature, Work};
+use crate::operation::{OperationName, Signature, Work, copy};
 use crate::queue::{Refused, Target, Written};
 use crate::step::{Memory, Step};
 use crate::storage::{Settled, Storage};
@@ -35,9 +35,9 @@ use crate::table::RegistryTensor;
 /// How many plans are kept. Then all are forgotten.
 const MOST_PLANS: usize = 1024;
 
-/// How many plans a device makes at most: expressions stay for the life of the program. After them, chains
-/// that have no plan run one operation after the other.
-const MOST_NEW_PLANS: usize = 4096;
+/// How many expressions a device makes at most: they stay for the life of the program. After them, chains that
+/// have no plan run one operation after the other.
+const MOST_EXPRESSIONS: usize = 4096;
 
 /// The plans of one device.
 #[derive(Default)]
@@ -46,7 +46,8 @@ pub(crate) struct Plans(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     plans: HashMap<Key, Option<Arc<Plan>>, foldhash::fast::RandomState>,
-    made: usize,
+    /// They have no shapes: plans that differ in those alone have one.
+    expressions: HashSet<Expression>,
 }
 
 /// An expression, and the kernels that do it.
@@ -262,14 +263,13 @@ impl Plans {
     /// The plan for `needed`, or nothing if its operations have to run one after the other.
     fn get(&self, device: Device, needed: &Needed) -> Option<Arc<Plan>> {
         {
-            let mut known = self.0.lock();
+            let known = self.0.lock();
             if let Some(plan) = known.plans.get(&needed.key) {
                 return plan.clone();
             }
-            if known.made >= MOST_NEW_PLANS {
+            if known.expressions.len() >= MOST_EXPRESSIONS {
                 return None;
             }
-            known.made += 1;
         }
         // Outside the lock: a kernel set may take long, or panic. Then each operation finds it out by itself.
         let plan = fallback::isolate(|| needed.key.plan(device, &needed.scalars));
@@ -279,6 +279,12 @@ impl Plans {
             known.plans.clear();
         }
         known.plans.insert(needed.key.clone(), plan.clone());
+        if let Some(plan) = &plan
+            && known.expressions.insert(plan.expression)
+            && known.expressions.len() == MOST_EXPRESSIONS
+        {
+            log::warn!("{device} has made {MOST_EXPRESSIONS} expressions: no further ones run together");
+        }
         plan
     }
 }
@@ -393,6 +399,26 @@ impl Client {
         }
     }
 
+    /// A tensor of one value that an operation of a chain needs. While it waits, this one is made anew.
+    fn filled(
+        &self,
+        owner: &Unreported,
+        tensor: RegistryTensor,
+        moved: &mut Moved,
+    ) -> Result<RegistryTensor, Failure> {
+        let Some(Called { operation, name, mut operands }) = chain::filling(&tensor) else {
+            return Ok(tensor);
+        };
+        // Of a view, no more than that.
+        operands.outputs[0].shape = copy(tensor.layout.shape());
+        let mut of_fill = Moved::default();
+        let filled = self.outputs(operation, name, &operands, Inputs::new(), &mut of_fill);
+        moved.waits_for(of_fill.into_earlier());
+        let (outputs, _) =
+            filled.map_err(|cause| self.failure_of(Some(owner), Signature::new(name, &operands), cause))?;
+        Ok(outputs.into_iter().next().unwrap_or(tensor))
+    }
+
     /// Runs each operation by itself, in their order.
     fn one_by_one(
         &self,
@@ -428,7 +454,7 @@ impl Client {
                 let tensor = match input {
                     Input::Slot(slot) => take(&mut slots[usize::from(slot)]).map(Ok),
                     Input::Record(record) => take(&mut results[usize::from(record)]),
-                    Input::Fill(tensor) => Some(Ok(*tensor)),
+                    Input::Fill(tensor) => Some(self.filled(owner, *tensor, moved)),
                 };
                 match tensor {
                     Some(Ok(tensor)) => inputs.push(tensor),

@@ -523,6 +523,24 @@ fn waiting_operations_give_their_inputs_back_where_memory_is_short() {
 }
 
 #[test]
+fn an_operation_that_waits_with_a_tensor_of_one_value_survives_that_ones_failure() {
+    let name = "openreg:1";
+    let device = device_burn::device(name).unwrap();
+    let registered = device_registry::device(name).unwrap();
+    let small = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+    device.sync().unwrap();
+    let free = registered.memory_info().unwrap().free.unwrap();
+    let filler = registered.allocate(free as usize - 4096).unwrap();
+    let large = Tensor::<1>::full([1 << 16], 0.5, &device);
+    let waits = small + large.clone().slice(0..4);
+    // There is no memory for it, also after the operation that waits has run.
+    assert!(large.try_into_data().is_err());
+    assert_eq!(values(waits), [1.5, 2.5, 3.5, 4.5]);
+    drop(filler);
+    let _ = device.sync();
+}
+
+#[test]
 fn types_that_differ_and_integers_run_together() {
     let (device, _alone) = device();
     let x = ramp(4, &device);

@@ -117,14 +117,22 @@ impl ExpressionBuilder {
         }
     }
 
+    /// Keeps a mistake.
+    pub(super) fn fail(&self, error: ExpressionError) {
+        self.0.borrow_mut().fail(error);
+    }
+
     fn node(&self, value: ExpressionValue<'_>) -> Result<usize, ExpressionError> {
         if std::ptr::eq(value.builder, self) { Ok(value.node) } else { Err(ExpressionError::Foreign) }
     }
 
     fn add(&self, state: &mut State, node: ExpressionNode) -> ExpressionValue<'_> {
-        // Enough to say that there are too many.
-        if state.nodes.len() <= 2 * Expression::MOST_NODES {
+        // Some of them may not be needed, but not that many.
+        if state.nodes.len() < 2 * Expression::MOST_NODES {
             state.nodes.push(node);
+        } else {
+            let found = state.nodes.len() + 1;
+            state.fail(ExpressionError::Count { of: "nodes", found, most: Expression::MOST_NODES });
         }
         ExpressionValue { builder: self, node: state.nodes.len() - 1 }
     }
@@ -144,8 +152,6 @@ impl ExpressionBuilder {
             ("nodes", nodes.len(), Expression::MOST_NODES),
         ] {
             if found > most {
-                // The builder stops counting nodes.
-                let found = if of == "nodes" { found.min(most + 1) } else { found };
                 return Err(ExpressionError::Count { of, found, most });
             }
         }

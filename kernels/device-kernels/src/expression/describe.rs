@@ -142,17 +142,14 @@ impl Expression {
     pub fn from_steps<'a>(
         steps: impl IntoIterator<Item = (&'a str, &'a [Scalar])>,
     ) -> Result<Self, ExpressionError> {
-        let mut invalid = None;
-        let built = Self::build(|builder| {
+        Self::build(|builder| {
             let mut values = Vec::new();
             for (name, numbers) in steps {
                 if let Err(error) = add_step(builder, &mut values, name, numbers) {
-                    invalid = Some(error);
-                    return;
+                    return builder.fail(error);
                 }
             }
-        });
-        invalid.map_or(built, Err)
+        })
     }
 }
 

@@ -39,7 +39,7 @@ use crate::scalar::Scalar;
 /// value follows from reductions, literals, scalars and inputs that are alike along the reduced dimensions,
 /// it may have one element in each of those instead. Reduced dimensions without elements are an error.
 ///
-/// An output may have the elements of an input that has the same layout.
+/// An output may have the elements of an input that has the same layout once it is broadcast.
 ///
 /// # Rounding
 ///
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn mistakes_are_errors_that_name_the_operator() {
         type Describe = fn(&ExpressionBuilder);
-        let cases: [(Describe, &str); 8] = [
+        let cases: [(Describe, &str); 9] = [
             (
                 |e| e.output(e.input(DType::F32) + e.input(DType::I32)),
                 "add of f32, i32: expected f32 as the type of each input, found i32",
@@ -343,7 +343,15 @@ mod tests {
                     (0..200).for_each(|_| a = a + 1.0);
                     e.output(a);
                 },
-                "129 nodes are too many: an expression has at most 128",
+                "257 nodes are too many: an expression has at most 128",
+            ),
+            (
+                |e| {
+                    let a = e.input(DType::F32);
+                    (0..256).for_each(|_| _ = e.literal(DType::F32, 1.0));
+                    e.output(a.exp());
+                },
+                "257 nodes are too many: an expression has at most 128",
             ),
             (
                 |e| (0..17).for_each(|_| e.output(e.input(DType::F32))),

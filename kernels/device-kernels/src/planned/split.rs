@@ -8,7 +8,7 @@ use crate::call::{Call, CallError, signature};
 use crate::dtype::DType;
 use crate::error::RunError;
 use crate::expression::extract::Source;
-use crate::layout::Layout;
+use crate::layout::{Layout, LayoutError};
 use crate::operator::{Dims, Expression, NodeKind, Operator};
 use crate::planned::Planned;
 use crate::problem::Problem;
@@ -100,15 +100,61 @@ impl Parts {
             let place = argument.array().and_then(|_| arrays.next()).map(PartPlace::Array);
             Value { argument: *argument, place, input: Some(input) }
         };
-        let inputs = call.inputs().iter().enumerate().map(value).collect();
-        let values = vec![None; expression.nodes().len()];
-        let parts = Self::default();
-        let mut splitter = Splitter { device, call, expression, inputs, values, parts };
-        match expression.dims() {
-            None => splitter.single_operators()?,
-            Some(dims) => splitter.around_reductions(dims)?,
+        let inputs: SmallVec<[Value; 8]> = call.inputs().iter().enumerate().map(value).collect();
+        let splitter = || Splitter {
+            device,
+            call,
+            expression,
+            inputs: inputs.clone(),
+            values: vec![None; expression.nodes().len()],
+            parts: Self::default(),
+        };
+        let mut around = splitter();
+        if let Some(dims) = expression.dims() {
+            if let Err(error) = around.around_reductions(dims) {
+                // A part may have more inputs or outputs than an expression has.
+                around = splitter();
+                around.single_operators().map_err(|_| error)?;
+            }
+        } else {
+            around.single_operators()?;
         }
-        Ok(splitter.parts)
+        around.parts.share_temporaries();
+        Ok(around.parts)
+    }
+
+    /// Gives the memory of temporary arrays that no further part reads to later ones of the same size.
+    fn share_temporaries(&mut self) {
+        let number = |place: &PartPlace| match *place {
+            PartPlace::Temporary(number) => Some(number),
+            PartPlace::Array(_) => None,
+        };
+        let mut last_use = vec![0; self.temporaries.len()];
+        for (at, part) in self.parts.iter().enumerate() {
+            part.places.iter().filter_map(number).for_each(|number| last_use[number] = at);
+        }
+        let mut memory: Vec<Option<usize>> = vec![None; self.temporaries.len()];
+        let mut sizes: Vec<usize> = Vec::new();
+        let mut free: Vec<usize> = Vec::new();
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let mut ended = Vec::new();
+            for place in &mut part.places {
+                let PartPlace::Temporary(number) = place else { continue };
+                let old = *number;
+                *number = *memory[old].get_or_insert_with(|| {
+                    let found = free.iter().position(|&free| sizes[free] == self.temporaries[old]);
+                    found.map(|found| free.swap_remove(found)).unwrap_or_else(|| {
+                        sizes.push(self.temporaries[old]);
+                        sizes.len() - 1
+                    })
+                });
+                if last_use[old] == at && !ended.contains(number) {
+                    ended.push(*number);
+                }
+            }
+            free.extend(ended);
+        }
+        self.temporaries = sizes;
     }
 
     /// The parts, in the order in which they are launched.
@@ -177,8 +223,15 @@ impl Parts {
 }
 
 impl Splitter<'_> {
-    /// Each operator by itself, for an expression without reductions.
+    /// Each operator by itself.
     fn single_operators(&mut self) -> Result<(), RunError> {
+        let dims = self.expression.dims();
+        let alike = self.expression.reduced_nodes(self.call);
+        let full: SmallVec<[usize; 8]> = self.call.shape().into();
+        let size = |(dim, &size): (usize, &usize)| {
+            if dims.is_some_and(|dims| dims.contains(dim)) { 1 } else { size }
+        };
+        let reduced: SmallVec<[usize; 8]> = full.iter().enumerate().map(size).collect();
         for place in 0..self.values.len() {
             let node = &self.expression.nodes()[place];
             let value = match &node.kind {
@@ -190,16 +243,31 @@ impl Splitter<'_> {
                     let inputs = operands.iter().map(|operand| operand.argument.array());
                     // Of scalars alone, no type follows, and a conversion is from the type that a scalar has
                     // here.
+                    let reduces = matches!(operator, Operator::Reduce { .. });
+                    let shape = if alike[place] { &reduced } else { &full };
+                    let of_operands = if alike[place] && !reduces { &reduced } else { &full };
                     if inputs.flatten().next().is_none() {
                         let of = self.expression.nodes()[place].operands().map_or(0, |(_, nodes)| nodes[0]);
                         let dtype = self.expression.nodes()[of].dtype;
-                        let filled = self.temporary(dtype, self.call.shape())?;
+                        let filled = self.temporary(dtype, of_operands)?;
                         self.step(Operator::Copy, &operands[..1], &[filled])?;
                         operands[0] = filled;
                     }
-                    let result = match self.output(place, self.call.shape()) {
+                    for operand in &mut operands {
+                        if let Argument::Array(_, layout) = &mut operand.argument {
+                            // Each element counts in a reduction, also where one stands for many; elsewhere one
+                            // of those is enough.
+                            let fitted = match (reduces, alike[place], dims) {
+                                (true, ..) => layout.broadcast_to(&full),
+                                (false, true, Some(dims)) => one_of_each(layout, dims),
+                                _ => Ok(*layout),
+                            };
+                            *layout = fitted.map_err(|error| self.refused(error.into()))?;
+                        }
+                    }
+                    let result = match self.output(place, shape) {
                         Some(output) => output,
-                        None => self.temporary(node.dtype, self.call.shape())?,
+                        None => self.temporary(node.dtype, shape)?,
                     };
                     self.step(*operator, &operands, &[result])?;
                     result
@@ -301,9 +369,7 @@ impl Splitter<'_> {
                 Source::Node(node) => self.value(node),
             };
             if let (Some(dims), Argument::Array(_, layout)) = (alike, &mut value.argument) {
-                for dim in dims.iter() {
-                    *layout = layout.slice(dim, 0, 1, 1).map_err(|error| self.refused(error.into()))?;
-                }
+                *layout = one_of_each(layout, dims).map_err(|error| self.refused(error.into()))?;
             }
             inputs.push(value);
         }
@@ -364,7 +430,26 @@ impl Splitter<'_> {
         let arguments = |values: &[Value]| values.iter().map(|value| value.argument).collect::<Vec<_>>();
         let planned =
             Planned::new(self.device, Call::new(operator, &arguments(inputs), &arguments(outputs))?)?;
-        let places = inputs.iter().chain(outputs).filter_map(|value| value.place).collect();
+        let places: SmallVec<[PartPlace; 4]> =
+            inputs.iter().chain(outputs).filter_map(|value| value.place).collect();
+        if let Some(nested) = &planned.parts {
+            // No set has this part as a whole either.
+            let first = self.parts.temporaries.len();
+            self.parts.temporaries.extend(&nested.temporaries);
+            for part in &nested.parts {
+                let place = |place: &PartPlace| match *place {
+                    PartPlace::Array(array) => places[array],
+                    PartPlace::Temporary(number) => PartPlace::Temporary(first + number),
+                };
+                let of_whole = |input: &Option<usize>| input.and_then(|input| inputs[input].input);
+                self.parts.parts.push(Part {
+                    planned: part.planned.clone(),
+                    places: part.places.iter().map(place).collect(),
+                    scalars: part.scalars.iter().map(of_whole).collect(),
+                });
+            }
+            return Ok(());
+        }
         let call = planned.call();
         let scalars = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_none());
         let scalars = scalars.map(|(_, &source)| inputs.get(source).and_then(|value| value.input)).collect();
@@ -376,4 +461,9 @@ impl Splitter<'_> {
         let outputs: Vec<Argument> = self.call.outputs().iter().copied().map(Argument::from).collect();
         CallError::new(signature(self.call.operator(), self.call.inputs(), &outputs), problem).into()
     }
+}
+
+/// The first element of each of the dimensions.
+fn one_of_each(layout: &Layout, dims: Dims) -> Result<Layout, LayoutError> {
+    dims.iter().try_fold(*layout, |layout, dim| layout.slice(dim, 0, 1, 1))
 }

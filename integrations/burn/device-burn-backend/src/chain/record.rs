@@ -37,7 +37,7 @@ pub(crate) fn record(
 ) -> Result<RegistryTensor, (Box<Called>, Refused)> {
     let recorder = Recorder { client, owner, elementwise, types };
     if let Some(fill) = Fill::of(elementwise) {
-        let chain = recorder.new_chain(Some(fill));
+        let chain = recorder.new_chain(Some((fill, called.clone())));
         let mut recorded = Recorded::new(copy(&called.operands.outputs[0].shape));
         let (tensor, record) = Record::new(&chain, called, SmallVec::new());
         recorded.records.push(record);
@@ -103,7 +103,8 @@ enum Place {
 
 impl Recorder<'_> {
     /// A chain that has no operations yet.
-    fn new_chain(&self, fill: Option<Fill>) -> Arc<Chain> {
+    fn new_chain(&self, fill: Option<(Fill, Box<Called>)>) -> Arc<Chain> {
+        let is_fill = fill.is_some();
         let chain = Arc::new(Chain {
             client: Arc::clone(self.client),
             owner: Arc::clone(&self.owner),
@@ -112,7 +113,7 @@ impl Recorder<'_> {
             changed: Condvar::new(),
         });
         // A fill needs no memory while it waits.
-        if fill.is_none() {
+        if !is_fill {
             thread::begins(&chain);
         }
         chain
@@ -134,8 +135,8 @@ impl Recorder<'_> {
                 found.push(Found::Memory);
                 continue;
             };
-            found.push(match chain.fill {
-                Some(fill) if !reduces => Found::Fill(fill),
+            found.push(match &chain.fill {
+                Some((fill, _)) if !reduces => Found::Fill(*fill),
                 None if self.is_mine(&chain) => {
                     let place = chains.iter().position(|other| Arc::ptr_eq(other, &chain));
                     Found::Chain(place.unwrap_or_else(|| {
