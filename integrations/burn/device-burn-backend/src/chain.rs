@@ -265,8 +265,8 @@ impl Record {
     }
 }
 
-/// The operation that a tensor waits for, if it fills the tensor with one value. Another operation that needs
-/// such a tensor does it anew: waiting for a chain while another one runs could be waiting for one that waits.
+/// The operation that a tensor waits for, if it fills the tensor with one value. An operation of a chain that
+/// needs such a tensor does it anew: two chains that run could wait for one another.
 pub(crate) fn filling(tensor: &RegistryTensor) -> Option<Called> {
     let pending: Arc<dyn Any + Send + Sync> = tensor.storage.chain().ok()??;
     let chain = pending.downcast::<Chain>().ok()?;

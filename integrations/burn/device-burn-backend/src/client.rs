@@ -388,8 +388,8 @@ impl Client {
             let has = |name: &str, dtype: device_kernels::DType| {
                 rows.iter().any(|row| row.operator() == name && row.types().contains(dtype))
             };
-            // Each operator by itself, too: burn's engine, which may take work of other threads meanwhile, never
-            // computes what they wait for.
+            // Each operator by itself, too: burn's engine, which may take work of other threads meanwhile,
+            // never computes what they wait for.
             let has_all = |dtype: &device_kernels::DType| {
                 has(EXPRESSION, *dtype) && elementwise_operators().all(|name| has(name, *dtype))
             };

@@ -35,8 +35,8 @@ use crate::table::RegistryTensor;
 /// How many plans are kept. Then all are forgotten.
 const MOST_PLANS: usize = 1024;
 
-/// How many expressions a device makes at most: they stay for the life of the program. After them, chains that
-/// have no plan run one operation after the other.
+/// How many expressions a device makes at most: they stay for the life of the program. After them, chains
+/// that have no plan run one operation after the other.
 const MOST_EXPRESSIONS: usize = 4096;
 
 /// The plans of one device.

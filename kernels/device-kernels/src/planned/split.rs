@@ -255,8 +255,8 @@ impl Splitter<'_> {
                     }
                     for operand in &mut operands {
                         if let Argument::Array(_, layout) = &mut operand.argument {
-                            // Each element counts in a reduction, also where one stands for many; elsewhere one
-                            // of those is enough.
+                            // Each element counts in a reduction, also where one stands for many. Elsewhere
+                            // one of those is enough.
                             let fitted = match (reduces, alike[place], dims) {
                                 (true, ..) => layout.broadcast_to(&full),
                                 (false, true, Some(dims)) => one_of_each(layout, dims),
