@@ -156,8 +156,11 @@ impl Place {
         let error = |source| Error::Device { name: self.name.clone(), source: Box::new(source) };
         let epoch = case.prepare(size, &self.device);
         device_burn::reset_counts(&self.name).map_err(error)?;
-        drop((epoch.run)());
-        device_burn::counts(&self.name).map(Some).map_err(error)
+        // What is dropped before it is needed may never run.
+        let results = (epoch.run)();
+        let counts = device_burn::counts(&self.name).map(Some).map_err(error);
+        drop(results);
+        counts
     }
 }
 
