@@ -236,14 +236,14 @@ in_kernels() {
     export CARGO_TARGET_DIR=../target
 }
 
-step run kernels-lints 40 'kernels: lints and rustdoc'
+step run kernels-lints 60 'kernels: lints and rustdoc'
 kernels-lints() {
     in_kernels
     cargo clippy --locked --workspace --all-targets -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
-step run kernels 180 'kernels: the tests'
+step run kernels 240 'kernels: the tests'
 kernels() {
     local some others
     require opencl
@@ -578,6 +578,7 @@ torch-devices() {
     [ -n "$venv" ] || return 0
     torch_plugins
     DEVICE_TORCH=openreg DEVICE_KERNELS_DISABLE='*' in_two "${of_linked_devices[@]}"
+    DEVICE_TORCH=opencl in_two tests/test_compile_backend.py -k 'not database'
     for name in myc mycqueue; do
         DEVICE_TORCH=$name DEVICE_TORCH_PLUGINS=$venv/plugins in_two "${of_any_device[@]}"
     done
