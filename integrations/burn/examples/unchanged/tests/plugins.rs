@@ -30,8 +30,8 @@ fn run(device: &str, plugins: &Path, fallback: &str) -> (bool, String) {
 fn counts(printed: &str, operation: &str) -> (u64, u64) {
     let line = printed.lines().find(|line| line.starts_with(operation));
     let line = line.unwrap_or_else(|| panic!("no {operation} in:\n{printed}"));
-    let numbers: Vec<u64> = line.split_whitespace().skip(1).take(4).map(|n| n.parse().unwrap()).collect();
-    (numbers[0], numbers[3])
+    let numbers: Vec<u64> = line.split_whitespace().skip(1).take(5).map(|n| n.parse().unwrap()).collect();
+    (numbers[0], numbers[4])
 }
 
 #[test]
