@@ -147,7 +147,7 @@ impl Form {
     }
 }
 
-/// The counts of all expressions, as lines like those of `counts::lines`, and how many operators they have.
+/// The counts of all expressions, as lines like `counts::lines` has, and how many operators they have.
 pub(crate) fn lines() -> String {
     let mut rows = BTreeMap::<(&str, usize, i32), (u64, u64)>::new();
     for compiled in ALL.lock().values() {

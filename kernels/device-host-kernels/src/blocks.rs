@@ -159,7 +159,7 @@ macro_rules! running {
 
 running! { f64: F64, i32: I32, i64: I64, u8: U8, u32: U32, bool: Bool, }
 
-/// Writes the values of a node from those of its operands. The last number is how many there are.
+/// Writes the values of a node from its operands' values. The last number is how many there are.
 pub(crate) type BlockFunction = Box<dyn Fn(&[Values<'_>], Target<'_>, usize) + Send + Sync>;
 
 /// Where the values of a node are written: to its block, or to an output whose elements are as they are

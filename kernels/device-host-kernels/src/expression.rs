@@ -110,7 +110,7 @@ struct Outputs<'a> {
     /// How many rows and columns they have.
     rows: usize,
     columns: usize,
-    /// Whether the bytes are those of whole outputs, and not of these rows and columns.
+    /// Whether the bytes are whole outputs, and not of these rows and columns.
     is_whole: bool,
 }
 
@@ -130,7 +130,7 @@ struct Worker {
 /// Blocks of nodes. A block that is written is not in its place.
 type Slots = Vec<Option<Box<Block>>>;
 
-/// Whether the reduced dimensions are the innermost ones, so that rows lie in the order of the loop. Those of
+/// Whether the reduced dimensions are the innermost ones, so that rows lie in the order of the loop. Rows of
 /// others are read faster by the kernels of reductions.
 pub(crate) fn has_rows(call: &Call, expression: Expression) -> bool {
     let Some(dims) = expression.dims() else { return true };
@@ -285,7 +285,7 @@ impl<'a> Frame<'a> {
         Some(frame)
     }
 
-    /// Gives nodes blocks: those of elements share them, one after the other.
+    /// Gives nodes blocks: nodes with a value for each element share them, one after the other.
     fn give_slots(&mut self) {
         let mut last_use: Vec<usize> = (0..self.nodes.len()).collect();
         for (place, node) in self.nodes.iter().enumerate() {

@@ -90,7 +90,7 @@ impl Planned {
         Description { device: device.resolve(), operator: operator.into(), inputs, outputs }.planned()
     }
 
-    /// Looks for a kernel, or for those of an expression's parts. Keeps nothing.
+    /// Looks for a kernel, or for the kernels of an expression's parts. Keeps nothing.
     ///
     /// # Errors
     ///
@@ -125,7 +125,7 @@ impl Planned {
     }
 
     /// Whether no set has the expression of the call as a whole, so that [`enqueue`](Self::enqueue) does it
-    /// by several kernels and temporary memory: those of parts that a set has, such as the reductions and
+    /// by several kernels and temporary memory: of parts that a set has, such as the reductions and
     /// what is between them, or of single operators.
     #[must_use]
     pub fn is_in_parts(&self) -> bool {
@@ -173,7 +173,7 @@ impl Planned {
     ///
     /// # Errors
     ///
-    /// The errors of [`with_buffers`](Self::with_buffers), but that of a call in parts, and those of
+    /// The errors of [`with_buffers`](Self::with_buffers), but the one for a call in parts, and those from
     /// [`Stream::launch`].
     pub fn enqueue(&self, stream: &Stream, buffers: &[&Buffer]) -> Result<(), RunError> {
         if let Some(parts) = &self.parts {
@@ -410,7 +410,7 @@ where
         let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
         if let Ok(Some(planned)) = PLANS.try_with(find) {
             let Operator::Expression(_) = operator else { return Some(Ok(planned)) };
-            // Its values are not in the key: those of an optimizer change at each step.
+            // Its values are not in the key: an optimizer's change at each step.
             let scalars = self.inputs.clone().filter_map(|input| match input {
                 ArgumentRef::Scalar(scalar) => Some(scalar),
                 ArgumentRef::Array { .. } => None,

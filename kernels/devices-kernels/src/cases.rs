@@ -161,7 +161,7 @@ fn rows() -> Vec<Case> {
     cases
 }
 
-/// Several operators as one: element-wise ones, and those of a row.
+/// Several operators as one: element-wise ones, and ones of a row.
 fn expressions() -> Vec<Case> {
     let gelu = Expression::build(|e| {
         let x = e.input(DType::F32);

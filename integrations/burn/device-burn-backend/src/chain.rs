@@ -155,7 +155,7 @@ impl Recorded {
         self.records.iter().position(|record| ptr::eq(record.out.as_ptr(), Arc::as_ptr(storage)))
     }
 
-    /// Whether `shape` is that of what follows from reductions. Where all dimensions are reduced, burn leaves
+    /// Whether what follows from reductions has this `shape`. Where all dimensions are reduced, burn leaves
     /// some of them out.
     fn is_reduced_shape(&self, shape: &Shape) -> bool {
         let Some(dims) = self.dims else { return false };

@@ -369,7 +369,7 @@ impl Client {
         })
     }
 
-    /// The types of operations that can wait: those of the expressions that the device has kernels for.
+    /// The types of operations that can wait: the device has kernels for expressions of these.
     /// `None` if fusion is off, or the kernels compute on the host.
     fn fusible(&self) -> Result<Option<DTypes>, Cause> {
         if Fusion::current().map_err(Cause::InvalidVariable)? == Fusion::Off {

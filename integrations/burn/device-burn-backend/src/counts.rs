@@ -24,7 +24,7 @@ pub struct Counts {
     pub engine: Option<String>,
     /// The operations that ran, those with the longest time of fallbacks first.
     pub operations: Vec<OperationCount>,
-    /// Operations that ran together, those of the most launches first.
+    /// Operations that ran together, the most launches first.
     pub launches: Vec<LaunchCount>,
 }
 
@@ -270,7 +270,7 @@ pub(crate) enum Way {
 /// The counters of one device. Counting operations takes no lock.
 pub(crate) struct Counters {
     operations: Box<[OnceLock<Box<Counter>>]>,
-    /// How often operations ran together, by the name of the expression, their number and that of the
+    /// How often operations ran together, by the name of the expression, their number and the number of
     /// kernels.
     launches: Mutex<HashMap<(&'static str, usize, usize), u64, foldhash::fast::RandomState>>,
 }

@@ -33,9 +33,9 @@ pub(crate) enum Term {
 /// The types of an [`Elementwise`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Types {
-    /// That of its operands, but the condition of [`Operator::Where`].
+    /// The operands' type, but the condition of [`Operator::Where`].
     pub(crate) from: DType,
-    /// That of its output.
+    /// The output's type.
     pub(crate) to: DType,
 }
 
@@ -129,7 +129,7 @@ fn reduce(reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Elementw
     unary(Operator::Reduce { reduction, dims }, input)
 }
 
-/// The mean of floats. That of integers is several operators.
+/// The mean of floats. A mean of integers is several operators.
 fn mean(input: &TensorIr, dims: Dims) -> Option<Elementwise> {
     input.dtype.is_float().then(|| reduce(Reduction::Mean, input, dims)).flatten()
 }

@@ -91,7 +91,7 @@ impl Hash for Key {
 /// The part of a chain that results are needed of.
 struct Needed {
     key: Key,
-    /// The places of its slots among those of the chain.
+    /// The places of its slots among the chain's.
     slots: SmallVec<[usize; 8]>,
     scalars: SmallVec<[Scalar; 8]>,
     /// Its operations.
@@ -225,7 +225,7 @@ impl Key {
     fn build(&self, e: &ExpressionBuilder, scalars: usize) {
         let slots: SmallVec<[ExpressionValue<'_>; 16]> =
             self.slots.iter().map(|(dtype, _)| e.input(*dtype)).collect();
-        // The type of a scalar is that of the operand that it is.
+        // A scalar has the type of the operand that it is.
         let mut types: SmallVec<[KernelDType; 16]> = SmallVec::from_elem(KernelDType::F32, scalars);
         for node in &self.nodes {
             for (place, operand) in node.operands.iter().enumerate() {

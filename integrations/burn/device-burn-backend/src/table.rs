@@ -57,7 +57,7 @@ impl RegistryTensor {
         Ok(FlexTensor::from_arc(bytes, self.layout, self.dtype))
     }
 
-    /// The bytes, as those of a tensor without gaps.
+    /// The bytes, as a tensor without gaps has them.
     pub(crate) fn into_settled(self, queue: &BurnQueue, moved: &mut Moved) -> Result<Settled, Refused> {
         let is_in_order = self.layout.start_offset() == 0 && self.layout.is_contiguous();
         if is_in_order {

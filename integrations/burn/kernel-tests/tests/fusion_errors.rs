@@ -116,7 +116,7 @@ fn a_failure_in_another_thread_that_nothing_has_returned_is_the_owners() {
     let failed = failing(registered, &x);
     let of_thread = device.clone();
     thread::spawn(move || {
-        // It needs the result, and nobody reads what follows from it.
+        // It needs the result, and no read needs what follows from it.
         drop(failed.sort(0));
         of_thread.sync().unwrap();
     })
@@ -159,7 +159,7 @@ fn a_lost_device_is_an_error_until_it_is_reset() {
     device.sync().unwrap();
 }
 
-/// Kernels for `mycpu`: those of the host, except that some break.
+/// Kernels for `mycpu`: the host's, except that some break.
 static MYCPU_KERNELS: KernelSetDescriptor = KernelSetDescriptor::new("mycpu", load);
 
 fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {

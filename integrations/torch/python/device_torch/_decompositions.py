@@ -8,7 +8,7 @@ from torch._decomp.decompositions import pw_cast_for_opmath
 
 aten = torch.ops.aten
 
-# PyTorch's own ones, beside those of its core.
+# PyTorch's own ones, beside its core's.
 _OF_PYTORCH = [
     aten._softmax, aten._log_softmax, aten._native_batch_norm_legit, aten._native_batch_norm_legit_functional,
     aten._native_batch_norm_legit_no_training, aten.native_batch_norm, aten.native_dropout,

@@ -123,7 +123,7 @@ def _frame(node, frames, shape, dims):
 
 
 def _are_squeezed(node, frames, rank):
-    """Whether all operands have no reduced dimension: those of the group, and others of the same rank or
+    """Whether all operands have no reduced dimension: the group's, and others of the same rank or
     none."""
     for operand in operands(node):
         if operand in frames:
@@ -392,7 +392,7 @@ class Input:
 
 
 class Expression:
-    """The expression of a group: its text, what it reads, and the nodes that it writes, those of `first`
+    """The expression of a group: its text, what it reads, and the nodes that it writes, `first`
     before others."""
 
     def __init__(self, group, first=()):
@@ -482,7 +482,7 @@ class Expression:
         return node
 
     def _check_span(self):
-        """The shape of a call is that of its arrays together."""
+        """A call has the shape of its arrays together."""
         group = self.group
         spanned = [size == 1 for size in group.shape]
         for read in self.inputs:

@@ -399,7 +399,7 @@ impl<'a> Call<'a> {
             return self.result(like, dtype, shape);
         }
         if order.len() != shape.len() {
-            return declined("the order of its dimensions is that of another shape");
+            return declined("the order of its dimensions is for another shape");
         }
         let mut strides: SmallVec<[i64; 8]> = SmallVec::from_elem(1, shape.len());
         let mut next = 1;

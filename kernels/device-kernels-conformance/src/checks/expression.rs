@@ -61,7 +61,7 @@ pub(super) fn checks() -> Vec<Check> {
         ),
         Check::random(
             "expressions::casts",
-            "conversions between other operators are those of `copy`",
+            "conversions between other operators are as `copy` converts",
             of(Family::Casts, &DType::ALL),
         ),
         Check::random(
@@ -82,7 +82,7 @@ pub(super) fn checks() -> Vec<Check> {
         ),
         Check::random(
             "expressions::reductions",
-            "reductions of any dimensions use earlier results, and later operators use those of reductions",
+            "reductions of any dimensions use earlier results, and later operators use the results of reductions",
             reductions(),
         ),
     ];
@@ -92,7 +92,7 @@ pub(super) fn checks() -> Vec<Check> {
     fixed("rounding", "each result is rounded to its type, also between a product and a sum", rounding);
     fixed(
         "literals",
-        "literals and scalars are converted to their types, and a literal is that of its own expression",
+        "literals and scalars are converted to their types, and a literal is its own expression's",
         literals,
     );
     fixed("many_nodes", "an expression has up to 128 nodes, in a chain and side by side", many_nodes);

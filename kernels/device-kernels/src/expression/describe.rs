@@ -49,7 +49,7 @@ fn steps(nodes: &[ExpressionNode], outputs: &[usize], keeps_precision: bool) -> 
     steps
 }
 
-/// The numbers of types are those of the C interface.
+/// The numbers of types are the C interface's.
 fn type_number(dtype: DType) -> usize {
     1 + DType::ALL.iter().position(|one| *one == dtype).unwrap_or_default()
 }

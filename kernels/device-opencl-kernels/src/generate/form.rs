@@ -95,7 +95,7 @@ pub(crate) fn extent<const N: usize>(space: &SpaceOf<N>, count: usize, target: T
 
 impl Form {
     /// Statements that declare the place `x0` and on of the item's element in each array. Adds the
-    /// parameters that they need to those of the arrays.
+    /// parameters that they need to the arrays'.
     pub(crate) fn places(&self, parameters: &mut Parameters) -> String {
         let every: Vec<usize> = (0..parameters.arrays.len()).collect();
         let item = opencl_c::item(0);

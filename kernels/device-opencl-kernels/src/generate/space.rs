@@ -24,10 +24,10 @@ pub(crate) struct SpaceOf<const N: usize> {
     pub(crate) offsets: [i64; N],
 }
 
-/// A dimension of all loops but those of expressions.
+/// A dimension of all loops, but not of expressions.
 pub(crate) type Dim = DimOf<ARRAYS>;
 
-/// The dimensions of all loops but those of expressions.
+/// The dimensions of all loops, but not of expressions.
 pub(crate) type Space = SpaceOf<ARRAYS>;
 
 impl<const N: usize> SpaceOf<N> {

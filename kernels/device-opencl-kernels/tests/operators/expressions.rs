@@ -70,7 +70,7 @@ fn one_by_one(
     expression.outputs().iter().map(|&node| results[node].read(&stream)).collect()
 }
 
-/// Compares each bit, but for those of a NaN.
+/// Compares each bit, but not of a NaN.
 fn assert_same(found: &[Vec<f64>], expected: &[Vec<f64>], what: impl std::fmt::Display) {
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
@@ -341,7 +341,7 @@ fn several_reductions_of_several_dimensions() {
             e.output(is_largest.select(x - x, x));
         });
         for (shape, one) in [([2, 3, 40], [1, 3, 1]), ([4, 5, 6], [1, 5, 1]), ([1, 3, 200], [1, 3, 1])] {
-            // Small products, so that those of integers are exact.
+            // Small products, so that products of integers are exact.
             let elements: Vec<f64> = values(dtype, shape.iter().product(), 1)
                 .iter()
                 .map(|x| if dtype.is_float() { rounded(dtype, x.abs() / 4.0 + 2.5) } else { (x % 5.0).abs() })

@@ -119,7 +119,7 @@ impl Recorder<'_> {
         chain
     }
 
-    /// What the inputs are. Those of other threads run first.
+    /// What the inputs are. Chains of other threads run first.
     fn find(&self, inputs: &[RegistryTensor]) -> Result<(Chains, SmallVec<[Found; 3]>), Refused> {
         let reduces = matches!(self.elementwise.operator, Operator::Reduce { .. });
         let mut chains = Chains::new();

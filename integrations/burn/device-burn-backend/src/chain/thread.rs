@@ -78,7 +78,7 @@ pub(crate) fn begin_operation() {
     };
     let mut chain = due(false);
     while let Some(old) = chain {
-        // The failure is that of its results.
+        // Its results have the failure.
         let _ = old.settle();
         chain = due(true);
     }

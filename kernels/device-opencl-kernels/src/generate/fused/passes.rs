@@ -142,7 +142,7 @@ fn form(kept: &SpaceOf<ARRAYS>, reduced: &SpaceOf<ARRAYS>, count: usize, target:
     let inner = reduced.dims.last();
     let size = inner.map_or(1, |dim| dim.size);
     let step = |dim: Option<&DimOf<ARRAYS>>, array: usize| dim.map_or(0, |dim| dim.strides[array].abs());
-    // Whether the elements of a row are nearer to each other than to those of other rows.
+    // Whether the elements of a row are nearer to each other than to elements of other rows.
     let near = (0..count).all(|array| {
         let step = step(inner, array);
         let mut other = kept.dims.iter().chain(&reduced.dims).map(|dim| dim.strides[array].abs());
@@ -178,7 +178,7 @@ fn depths(values: &Values) -> SmallVec<[usize; 32]> {
     depths
 }
 
-/// The reductions of each pass, which are computed from those of the passes before.
+/// The reductions of each pass, which are computed from the reductions of the passes before.
 fn passes(values: &Values) -> Vec<Vec<Running>> {
     let depths = depths(values);
     let mut passes = Vec::new();
