@@ -243,9 +243,36 @@ kernels-lints() {
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
-step run kernels 240 'kernels: the tests'
+# NVIDIA's compiler without a toolkit, from the package of Python's registry with this version: its library's path. Empty
+# where the package cannot be had.
+nvrtc_library() {
+    local folder=$PWD/target/nvrtc-$2
+    if [ ! -d "$folder" ]; then
+        python3 -m pip --version >/dev/null 2>&1 || sh tests/install-packages.sh python3 python3-pip >&2
+        python3 -m pip download --quiet --disable-pip-version-check --no-deps -d "$folder.wheel" "$1==$2" >&2 || return 0
+        python3 -m zipfile -e "$folder.wheel"/*.whl "$folder"
+        rm -r "$folder.wheel"
+    fi
+    find "$folder" -name 'libnvrtc.so.*'
+}
+
+# Compiles texts of CUDA's kernels by that version. No GPU is needed.
+texts_by() {
+    local library
+    library=$(nvrtc_library "$@")
+    if [ -z "$library" ]; then
+        echo "skipped: the package $1 cannot be had here"
+        return
+    fi
+    (in_kernels && DEVICE_CUDA_NVRTC=$library cargo test --locked -p device-cuda-kernels --lib -- --nocapture)
+}
+
+step run nvrtc 90 "kernels of CUDA: NVIDIA's compiler makes binaries of a part of the texts"
+nvrtc() { texts_by nvidia-cuda-nvrtc 13.5.37; }
+
+step run kernels 260 'kernels: the tests'
 kernels() {
-    local some others
+    local some others part
     require opencl
     in_kernels
     cargo test --locked --workspace --no-run
@@ -255,6 +282,12 @@ kernels() {
     cargo test --locked --workspace -- --skip operators::
     wait "$some"
     wait "$others"
+    # On the simulated driver of CUDA, a part of the suite: `all-kernels-cuda` of `.ci/slow` has all of it.
+    # Products are a simulated cuBLASLt's, and then the generated kernels'.
+    for part in matmul softmax; do
+        DEVICE_CONFORMANCE_CASES=1 cargo test --locked -p device-cuda-kernels --test simulated -- "$part"
+    done
+    DEVICE_CUDA_LIBRARIES=0 DEVICE_CONFORMANCE_CASES=1 cargo test --locked -p device-cuda-kernels --test simulated -- matmul
     # The steps that follow are workspaces of their own.
     forget ../target "${TMPDIR:-/tmp}"/device-registry-tests-*
 }
@@ -571,6 +604,15 @@ all-kernels-opencl() {
         cargo test --locked -p device-opencl-kernels --test conformance --test groups
 }
 
+step slow all-kernels-cuda 1500 'all kernels of CUDA: the conformance suite on a simulated driver, and all texts by two versions of NVRTC'
+all-kernels-cuda() {
+    (in_kernels && cargo test --locked -p device-cuda-kernels --examples --test simulated)
+    (in_kernels && DEVICE_CUDA_LIBRARIES=0 cargo test --locked -p device-cuda-kernels --test simulated -- matmul)
+    export DEVICE_CUDA_KERNELS_ALL_TEXTS=1
+    texts_by nvidia-cuda-nvrtc-cu12 12.9.86
+    texts_by nvidia-cuda-nvrtc 13.5.37
+}
+
 step slow torch-devices 300 'PyTorch: on the CPU alone, on backends in C from their files, and two programs of other libraries'
 torch-devices() {
     local venv name
@@ -705,6 +747,18 @@ burn-lints() {
     in_burn
     cargo clippy --locked --all-targets -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps
+}
+
+# burn's feature `cuda` needs LLVM 23, which its build script downloads, except for documents. Without it the program is
+# linked all the same: a test that stops at the missing driver calls nothing of LLVM.
+step slow burn-cuda-engine 1200 "burn: its own engine for CUDA, as far as a machine without LLVM 23 goes"
+burn-cuda-engine() {
+    cd integrations/burn
+    export CARGO_TARGET_DIR=../../target/burn-cuda DOCS_RS=1
+    RUSTFLAGS='-C link-arg=-Wl,--unresolved-symbols=ignore-all -C link-arg=-Wl,-z,lazy -C relro-level=off' \
+        cargo test --locked -p device-burn-cuda --tests
+    cargo clippy --locked -p device-burn-cuda --all-targets -- -D warnings
+    forget ../../target/burn-cuda
 }
 
 # The last step, as a container without privileges cannot mount what `install` needs.

@@ -15,7 +15,7 @@ impl CudaEvent {
         Self(event)
     }
 
-    /// The driver's handle.
+    /// The driver's handle, which is this event's as long as `self` exists.
     #[must_use]
     pub fn event(&self) -> CUevent {
         self.0.handle()

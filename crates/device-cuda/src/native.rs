@@ -1,13 +1,15 @@
 //! Native handles of a device and of its streams, for programs and kernels. Nothing that the core's contract
 //! protects can be reached through them.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUcontext, CUstream};
-use device_registry::backend::BackendError;
+use cudarc::driver::sys::{CUcontext, CUdevice_attribute, CUstream};
+use device_registry::backend::{BackendError, NativeDevice};
 
 use crate::context::Context;
-use crate::library::Stream;
+use crate::handles;
+use crate::library::{CudaBatch, CudaKernel, Library, Stream};
 
 /// An open device `cuda:…`.
 ///
@@ -32,6 +34,57 @@ impl CudaDevice {
 
     pub(crate) fn shared_context(&self) -> &Context {
         &self.context
+    }
+
+    /// The device behind an open one of the backend `cuda`, linked or from a file. This holds the primary
+    /// context too.
+    ///
+    /// # Errors
+    ///
+    /// [`BackendError::unsupported`] if the device is of another backend; else the driver's refusal.
+    pub fn from_native(native: NativeDevice<'_>) -> Result<Self, BackendError> {
+        let ordinal = handles::device(native)?;
+        let library = Library::open().map_err(BackendError::unavailable)?;
+        // The handle of a device is its ordinal, by the reference of `cuDeviceGet`.
+        let ordinal = usize::try_from(ordinal)
+            .map_err(|_| BackendError::other(format_args!("the driver has a device {ordinal}")))?;
+        Ok(Self::new(ordinal, Context::retain(library, ordinal)?))
+    }
+
+    /// A number that the driver knows of the device.
+    ///
+    /// # Errors
+    ///
+    /// If this driver does not know it.
+    pub fn attribute(&self, attribute: CUdevice_attribute) -> Result<i32, BackendError> {
+        Ok(self.context.primary.attribute(attribute)?)
+    }
+
+    /// Loads the kernel of this name from what a compiler has made for the device: a binary (*cubin*), or
+    /// PTX, which the driver compiles.
+    ///
+    /// # Errors
+    ///
+    /// The driver's log if it refuses the image, and if there is no such kernel in it.
+    ///
+    /// # Safety
+    ///
+    /// A binary is not damaged: the driver does not check it.
+    pub unsafe fn load_kernel(&self, image: &[u8], name: &CStr) -> Result<CudaKernel, BackendError> {
+        CudaKernel::load(&self.context.primary, image, name)
+    }
+
+    /// Does work for a stream of the device, with its context current to this thread.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost; else the error of `work`.
+    pub fn batch<T>(
+        &self,
+        stream: CUstream,
+        work: impl FnOnce(&CudaBatch<'_>) -> Result<T, BackendError>,
+    ) -> Result<T, BackendError> {
+        work(&CudaBatch::enter(&self.context.primary, stream)?)
     }
 
     /// The ordinal of the device in the driver: 1 for `cuda:1`.

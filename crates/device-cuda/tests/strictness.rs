@@ -178,7 +178,31 @@ const MISUSES: &[Misuse] = &[
         ok(cuStreamDestroy_v2(parts.stream));
         ok(cuStreamDestroy_v2(parts.stream));
     }),
-    ("release in use", "a context is destroyed with [1, 1, 1, 2]", |_| unsafe {
+    ("free in order twice", "was freed before", |parts| unsafe {
+        let memory = out(|place| cuMemAllocFromPoolAsync(place, LEN, pool(), parts.stream));
+        parts.hold();
+        ok(cuMemFreeAsync(memory, parts.stream));
+        ok(cuMemFreeAsync(memory, parts.stream));
+    }),
+    ("use behind a free in order", "was freed in the order of a stream", |parts| unsafe {
+        let memory = out(|place| cuMemAllocFromPoolAsync(place, LEN, pool(), parts.stream));
+        parts.hold();
+        ok(cuMemFreeAsync(memory, parts.stream));
+        ok(cuMemsetD8Async(memory, 1, LEN, parts.stream));
+    }),
+    ("another's pool", "is no pool of the stream's device", |parts| unsafe {
+        let pool = pool();
+        ok(cuCtxSetCurrent(parts.other_context));
+        out(|place| cuMemAllocFromPoolAsync(place, LEN, pool, parts.other_stream));
+    }),
+    ("unload what is no module", "is no module, or was unloaded before", |parts| unsafe {
+        ok(cuModuleUnload(parts.stream.cast()));
+    }),
+    ("launch what is no kernel", "the kernel's module was unloaded", |parts| unsafe {
+        let (function, stream, none) = (parts.stream.cast(), parts.stream, ptr::null_mut());
+        ok(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, none, none));
+    }),
+    ("release in use", "a context is destroyed with [1, 1, 1, 2, 0, 0]", |_| unsafe {
         ok(cuDevicePrimaryCtxRelease_v2(0));
     }),
 ];
@@ -190,6 +214,20 @@ unsafe fn elapsed(start: CUevent, end: CUevent) {
     type Elapsed = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
     // SAFETY: the type is the function's, and the rest is the caller's.
     out(|place| unsafe { culib().get::<Elapsed>(b"cuEventElapsedTime\0").unwrap()(place, start, end) });
+}
+
+/// A pool of the first device.
+///
+/// # Safety
+///
+/// On the simulated driver only.
+unsafe fn pool() -> CUmemoryPool {
+    type Create = unsafe extern "C" fn(*mut CUmemoryPool, *const [i32; 22]) -> CUresult;
+    // Pinned memory without a handle, on the device 0.
+    let mut properties = [0; 22];
+    (properties[0], properties[2]) = (1, 1);
+    // SAFETY: the type is the function's: the properties have 88 bytes.
+    out(|place| unsafe { culib().get::<Create>(b"cuMemPoolCreate\0").unwrap()(place, &properties) })
 }
 
 /// Correct use of the same parts.
@@ -209,6 +247,12 @@ unsafe fn use_well(parts: &Parts) {
         ok(cuStreamBeginCapture_v2(parts.stream, CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED));
         assert_eq!(is_capturing(), CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_ACTIVE);
         out(|place| cuStreamEndCapture(parts.stream, place));
+        let pool = pool();
+        let memory = out(|place| cuMemAllocFromPoolAsync(place, LEN, pool, parts.stream));
+        ok(cuMemcpyDtoDAsync_v2(memory, parts.memory, LEN, parts.stream));
+        ok(cuMemFreeAsync(memory, parts.stream));
+        ok(cuMemPoolDestroy(pool));
+        ok(cuStreamSynchronize(parts.stream));
         ok(cuMemFree_v2(parts.memory));
         ok(cuMemFreeHost(parts.pinned));
         ok(cuStreamDestroy_v2(parts.stream));

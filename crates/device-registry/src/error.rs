@@ -12,7 +12,7 @@ use entry_points::{ErrorChain, LoadError, UnknownName};
 use crate::backend::{BackendError, BackendErrorKind, DeviceKind};
 use crate::device::Device;
 pub use crate::device::grammar::{SyntaxError, SyntaxErrorKind};
-use crate::device::list::DEFAULT_VARIABLE;
+use crate::device::list::{DEFAULT_VARIABLE, is_kind};
 pub use crate::device::selector::SelectorError;
 
 /// Why a device string gave no device, or a device could not be used.
@@ -259,13 +259,7 @@ impl fmt::Display for DeviceError {
             Self::UnknownBackend(unknown) => {
                 fmt_unknown_line(unknown, f)?;
                 write!(f, "\n{}", unknown.table())?;
-                // A guess would mislead after a likely typing error, or where the crate may be present and
-                // unlinked.
-                if unknown.nearest().is_none() && unknown.is_autoloaded() {
-                    fmt_crate_hint(unknown, f)
-                } else {
-                    Ok(())
-                }
+                fmt_crate_hint(unknown, f)
             }
             Self::Backend(error) => error.fmt(f),
             Self::NoSuchDevice { device, count } => {
@@ -383,13 +377,24 @@ fn fmt_with_package(device: Device, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// table once.
 fn fmt_unknown_line(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let asked = shown(unknown.asked());
-    let similar = did_you_mean(unknown.nearest());
+    let similar = unknown.nearest().map(str::to_owned).or_else(|| kind_pattern(unknown));
+    let similar = did_you_mean(similar);
     write!(f, "no backend called `{asked}` is linked into this program or installed{similar}")
 }
 
-/// Writes a guess at the crate. There is no list of all backends, but by convention crates are named after
-/// their backend.
+/// `*:gpu` for `gpu`: a kind of device that was taken for a backend.
+fn kind_pattern(unknown: &UnknownName) -> Option<String> {
+    let asked = unknown.asked().to_ascii_lowercase();
+    is_kind(&asked).then(|| format!("*:{asked}"))
+}
+
+/// Writes a guess at the crate, unless it would mislead: after a likely typing error, or where the crate may
+/// be present and unlinked. There is no list of all backends, but by convention crates are named after their
+/// backend.
 fn fmt_crate_hint(unknown: &UnknownName, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if unknown.nearest().is_some() || kind_pattern(unknown).is_some() || !unknown.is_autoloaded() {
+        return Ok(());
+    }
     // A crate's name is written with hyphens.
     let package = format!("device-{}", unknown.asked().replace('_', "-"));
     let rows = unknown.report().rows().iter().filter(|row| row.package == Some(&*package));
@@ -469,20 +474,24 @@ impl fmt::Display for NoneAvailable {
             f.write_str("; ")?;
         }
         f.write_str("none of these devices can be used:")?;
-        let mut table = None;
+        let mut first_unknown = None;
         for (device, cause) in &self.causes {
             write!(f, "\n  {device}: ")?;
             match cause {
                 DeviceError::UnknownBackend(unknown) => {
                     fmt_unknown_line(unknown, f)?;
-                    table = Some(unknown.table());
+                    first_unknown.get_or_insert(unknown);
                 }
                 other => f.write_str(&other.to_string().replace('\n', "\n    "))?,
             }
         }
-        // One table serves all unknown names, as it lists the same backends for each.
-        match table {
-            Some(table) => write!(f, "\n{table}"),
+        // One table serves all unknown names, as it lists the same backends for each. The one that the list
+        // prefers is the one that was expected.
+        match first_unknown {
+            Some(unknown) => {
+                write!(f, "\n{}", unknown.table())?;
+                fmt_crate_hint(unknown, f)
+            }
             None => Ok(()),
         }
     }
@@ -570,6 +579,27 @@ mod tests {
         let error = device("cpuu").unwrap_err().to_string();
         assert!(error.lines().next().unwrap().ends_with("did you mean `cpu`?"), "{error}");
         assert!(!error.contains("`device-cpuu`"), "{error}");
+    }
+
+    #[test]
+    fn a_kind_that_was_taken_for_a_backend_is_suggested_as_a_pattern() {
+        for (text, pattern) in [("gpu", "*:gpu"), ("accelerator:1", "*:accelerator")] {
+            let error = device(text).unwrap_err().to_string();
+            let expected = format!("did you mean `{pattern}`?");
+            assert!(error.lines().next().unwrap().ends_with(&expected), "{error}");
+            assert!(!error.contains("hint: "), "{error}");
+        }
+        let error = device("npu").unwrap_err().to_string();
+        assert!(error.contains("`device-npu` in this program's Cargo.toml"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_name_in_a_list_has_the_hint_of_its_own_error() {
+        let error = crate::first_available("no_such_thing:3,another").unwrap_err().to_string();
+        assert!(error.contains("`device-no-such-thing` in this program's Cargo.toml"), "{error}");
+        assert_eq!(error.matches("hint: ").count(), 1, "{error}");
+        let error = crate::first_available("cpuu").unwrap_err().to_string();
+        assert!(!error.contains("hint: "), "{error}");
     }
 
     #[test]

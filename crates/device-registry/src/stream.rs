@@ -382,12 +382,23 @@ impl Stream {
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
     ) -> Result<(), DeviceError> {
         buffers.iter().try_for_each(|buffer| self.check_device(buffer, BufferRole::Argument))?;
-        let spans: Vec<_> = buffers.iter().map(|buffer| buffer.span_of_launch()).collect();
+        // A kernel that is done at once needs no memory for them.
+        let mut few = [const { None }; 4];
+        let mut many = Vec::new();
+        let spans = match few.get_mut(..buffers.len()) {
+            Some(few) => few,
+            None => {
+                many.resize_with(buffers.len(), || None);
+                &mut many[..]
+            }
+        };
         let device = self.open_device();
-        spans
-            .iter()
-            .flatten()
-            .try_for_each(|span| device.wait_for_memory(span, self.progress(), "launch"))?;
+        for (span, buffer) in spans.iter_mut().zip(buffers) {
+            *span = buffer.span_of_launch();
+            if let Some(span) = span {
+                device.wait_for_memory(span, self.progress(), "launch")?;
+            }
+        }
         self.queue().launch(spans, kernel, options)
     }
 

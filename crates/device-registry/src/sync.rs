@@ -10,13 +10,13 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 #[cfg(all(test, shuttle))]
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(all(test, shuttle))]
 pub(crate) use shuttle::{thread, thread_local};
 #[cfg(not(all(test, shuttle)))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(all(test, shuttle)))]

@@ -293,6 +293,10 @@ fn a_page_has_the_data_and_nothing_that_ends_it() {
     let page = Trace::read(&file).unwrap().to_html();
     assert!(page.contains("\\u003c/script>\\u003cscript>alert(1)") && !page.contains("<script>alert"));
     assert!(page.contains("\"tracks\":[") && !page.contains("/*TRACE*/null\n"));
+    assert!(
+        page.contains("\"median\", \"longest\""),
+        "a mean is of everything, also of what is compiled first"
+    );
 }
 
 #[test]

@@ -18,9 +18,8 @@ pub(crate) const PLUGINS: &str = "DEVICE_PLUGINS";
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    /// Prints one JSON document
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) format: Format,
     /// Reads a configuration file, in place of the one that the variable DEVICE_CONFIG names
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -28,6 +27,14 @@ pub(crate) struct Arguments {
     #[cfg(feature = "files")]
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) plugins: Vec<PathBuf>,
+}
+
+/// How the commands print that can do so as data.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Format {
+    /// Prints one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 const EXIT_CODES: &str = "\
@@ -38,14 +45,16 @@ fails or `doctor` finds a problem, and 2 if the arguments are wrong.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Lists all backends and devices, with the reason for each that cannot be used; the default
-    List,
+    List(Format),
     /// Describes one device: its properties, limits and memory; opens it
     Info {
         /// A device, `auto`, or a list of devices
         device: String,
+        #[command(flatten)]
+        format: Format,
     },
     /// Looks for what is wrong: switches, files, drivers, hardware that no backend serves. For bug reports
-    Doctor,
+    Doctor(Format),
     /// Runs the conformance suite on a device, in processes that may crash
     Test(Test),
     /// Measures bandwidths and latencies
@@ -83,18 +92,29 @@ pub(crate) struct Bench {
     /// The largest number of bytes that is copied, such as 64M
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     pub(crate) largest: usize,
-    /// Measures the kernels that the program links, in place of copies
+    /// Measures kernels in place of copies, in a program that links a benchmark of them, as `devices-kernels`
     #[arg(long)]
     pub(crate) kernels: bool,
     /// Writes the measurements to a file, as rows with commas
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Writes a chart of the bandwidths to a file, as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg)]
     pub(crate) chart: Option<PathBuf>,
     /// Measures nothing, and compares two files that `--json` has written
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest", "kernels"])]
     pub(crate) compare: Vec<PathBuf>,
+    /// Ends with 1 if a measurement takes more than so many times as long, such as 1.3
+    #[arg(long, value_name = "RATIO", requires = "compare", conflicts_with = "devices", value_parser = ratio)]
+    pub(crate) fail_above: Option<f64>,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
+/// A number above 0.
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio > 0.0);
+    ratio.ok_or_else(|| "expected a number above 0, such as 1.3".to_owned())
 }
 
 /// `devices memory`
@@ -114,6 +134,13 @@ pub(crate) struct TraceArguments {
     /// Writes a page for browsers instead, with a timeline to zoom and memory over time
     #[arg(long, value_name = "PAGE")]
     pub(crate) html: Option<PathBuf>,
+}
+
+/// The path of a chart.
+fn svg(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_svg = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg"));
+    is_svg.then_some(path).ok_or_else(|| "a chart is SVG: expected a name that ends in .svg".to_owned())
 }
 
 /// A number of bytes, perhaps with `K`, `M` or `G` for powers of 1024.

@@ -14,6 +14,7 @@ mod trace;
 use std::ffi::OsString;
 use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 use device_config::{Config, ConfigReport};
@@ -25,6 +26,16 @@ pub use crate::kernels::{
 
 use crate::arguments::{Arguments, Command};
 use crate::output::Output;
+
+/// Whether it is this crate's own program, which has no Cargo.toml of the user's.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Not public API: [`run`] for this crate's own program.
+#[doc(hidden)]
+pub fn run_installed(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    IS_INSTALLED.store(true, Ordering::Relaxed);
+    run(arguments)
+}
 
 /// Runs the command with a program's arguments, the program's name first, and prints to standard output and
 /// standard error. It returns when the command is done, which for `test` and `bench` takes minutes.
@@ -92,6 +103,21 @@ impl Failure {
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Device(error @ DeviceError::UnknownBackend(unknown))
+                if IS_INSTALLED.load(Ordering::Relaxed) =>
+            {
+                let text = error.to_string();
+                let (first, _) = text.split_once('\n').unwrap_or((&text, ""));
+                write!(f, "{first}\n{}", unknown.table())?;
+                // Without a better one.
+                if first.ends_with('?') {
+                    return Ok(());
+                }
+                f.write_str(
+                    "\nhint: this command has the backends of the features that it was built with, and those in files: \
+                     `--plugins FOLDER`, or the variable DEVICE_PLUGINS",
+                )
+            }
             Self::Device(error) => ErrorChain::new(error).fmt(f),
             Self::Usage(message) | Self::Other(message) => f.write_str(message),
             Self::Output(error) => write!(f, "cannot write: {error}"),
@@ -113,25 +139,29 @@ impl From<io::Error> for Failure {
 
 fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let configuration = configure(&arguments)?;
-    let mut output = Output::new(arguments.json);
-    let command = arguments.command.unwrap_or(Command::List);
-    if !matches!(command, Command::Doctor)
+    let command = arguments.command.unwrap_or(Command::List(arguments.format));
+    let format = match &command {
+        Command::List(format) | Command::Doctor(format) | Command::Info { format, .. } => Some(format),
+        Command::Bench(bench) => Some(&bench.format),
+        _ => None,
+    };
+    if format.is_none() && arguments.format.json {
+        return Err(Failure::Usage("only the list, `info`, `doctor` and `bench` print JSON".to_owned()));
+    }
+    let mut output = Output::new(arguments.format.json || format.is_some_and(|format| format.json));
+    if !matches!(command, Command::Doctor(_))
         && let Err(error) = &configuration
     {
         return Err(Failure::Usage(error.to_string()));
     }
     match command {
-        Command::List => list::run(&mut output),
-        Command::Info { device } => info::run(&device, &mut output),
-        Command::Doctor => doctor::run(&configuration, &mut output),
-        Command::Test(test) => test::run(&test, &output),
+        Command::List(_) => list::run(&mut output),
+        Command::Info { device, .. } => info::run(&device, &mut output),
+        Command::Doctor(_) => doctor::run(&configuration, &mut output),
+        Command::Test(test) => test::run(&test),
         Command::Bench(bench) => bench::run(&bench, &mut output),
         Command::Trace(arguments) => trace::run(&arguments, &mut output),
         Command::Memory(arguments) => trace::memory(&arguments, &mut output),
-        #[cfg(feature = "files")]
-        Command::Plugin { .. } if output.is_json() => {
-            Err(Failure::Usage("`devices plugin` prints no JSON".to_owned()))
-        }
         #[cfg(feature = "files")]
         Command::Plugin { arguments } => {
             Ok(device_plugin::tool::run(arguments, &mut io::stdout(), &mut io::stderr()))

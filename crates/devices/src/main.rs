@@ -6,5 +6,5 @@ use std::process::ExitCode;
 device_registry::autoload!();
 
 fn main() -> ExitCode {
-    devices::run(std::env::args_os())
+    devices::run_installed(std::env::args_os())
 }

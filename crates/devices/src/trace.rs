@@ -11,7 +11,7 @@ use crate::arguments::{MemoryArguments, TraceArguments};
 use crate::output::{Output, outside};
 
 pub(crate) fn run(arguments: &TraceArguments, output: &mut Output) -> Result<ExitCode, Failure> {
-    let trace = read(&arguments.file, output)?;
+    let trace = read(&arguments.file)?;
     match &arguments.html {
         Some(page) => fs::write(page, trace.to_html())
             .map_err(|error| Failure::Usage(format!("cannot write `{}`: {error}", page.display())))?,
@@ -21,14 +21,11 @@ pub(crate) fn run(arguments: &TraceArguments, output: &mut Output) -> Result<Exi
 }
 
 pub(crate) fn memory(arguments: &MemoryArguments, output: &mut Output) -> Result<ExitCode, Failure> {
-    print(&read(&arguments.file, output)?.memory().to_string(), output)?;
+    print(&read(&arguments.file)?.memory().to_string(), output)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path, output: &Output) -> Result<Trace, Failure> {
-    if output.is_json() {
-        return Err(Failure::Usage("a trace is printed as text alone: the file itself is JSON".to_owned()));
-    }
+fn read(path: &Path) -> Result<Trace, Failure> {
     let file = path.display();
     Trace::read(path).map_err(|error| match error {
         ReadError::Io(error) => Failure::Usage(format!("cannot read `{file}`: {error}")),

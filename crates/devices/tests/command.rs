@@ -103,9 +103,14 @@ fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
             "this program links no benchmark of kernels: the crate `devices-kernels`",
         ),
         (&["bench", "--compare", "one.json"], "2 values required"),
+        (&["bench", "--fail-above", "2"], "--compare"),
+        (&["bench", "cpu", "--fail-above", "2"], "cannot be used with"),
+        (&["bench", "--compare", "a", "b", "--fail-above", "0"], "expected a number above 0"),
         (&["bench", "--compare", "/nonexistent/a", "/nonexistent/b"], "/nonexistent/a: "),
         (&["bench", "cpu", "--largest", "4K", "--csv", "/nonexistent/a"], "cannot write /nonexistent/a: "),
-        (&["test", "cpu", "--json"], "`devices test` prints no JSON"),
+        (&["test", "cpu", "--json"], "unexpected argument '--json'"),
+        (&["--json", "test", "cpu"], "only the list, `info`, `doctor` and `bench` print JSON"),
+        (&["bench", "cpu", "--chart", "x.png"], "a chart is SVG: expected a name that ends in .svg"),
         (&["plugin", "nosuch"], "expected `check` or `manifest`, found `nosuch`"),
         (&["--plugins", "/nonexistent", "plugin", "manifest"], "`manifest` needs a library"),
     ] {
@@ -120,6 +125,10 @@ fn a_device_that_cannot_be_used_is_the_registrys_own_error_and_exits_with_1() {
         (&["info", "cuda"], "disabled by DEVICE_BACKEND_DISABLE"),
         (&["info", "auto"], "the variable DEVICE_DEFAULT, which is not set"),
         (&["test", "nosuch"], "no backend called `nosuch` is linked"),
+        (&["info", "nosuch"], "hint: this command has the backends of the features that it was built with"),
+        (&["info", "gpu"], "did you mean `*:gpu`?"),
+        (&["test", "cpu", "--", "nosuch"], "is selected; `--list` lists them"),
+        (&["bench", "cuda"], "error: "),
         (&["test", "openreg:9"], "`openreg:9` is not a device here: there are openreg:0, openreg:1"),
         (&["test", "cuda"], "is disabled by DEVICE_BACKEND_DISABLE"),
         (&["bench", "openrag"], "did you mean `openreg`?"),
@@ -210,6 +219,7 @@ fn the_suite_runs_on_one_device_and_a_filter_chooses_checks() {
         "{one}"
     );
     assert!(!one.contains("openreg:0"), "{one}");
+    printed(&["test", "openreg", "--", "nosuch", "--list"]);
     let all = printed(&["test", "openreg", "--", "--list"]);
     assert!(
         all.contains("openreg:0::memory::round_trip") && all.contains("openreg:1::memory::round_trip"),
@@ -245,6 +255,15 @@ fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
     let compared = printed(&["bench", "--compare", &record, &record]);
     let ones = compared.lines().filter(|line| line.ends_with(" 1.00")).count();
     assert_eq!(ones, measurements.len(), "{compared}");
+    let slower = document.to_string().replace("\"seconds\":", "\"seconds\":1");
+    fs::write(&other, slower).unwrap();
+    let compare = |most: &str| run(&["bench", "--compare", &record, &other, "--fail-above", most]);
+    let output = compare("1.3");
+    assert_eq!(output.status.code(), Some(1));
+    let expected = format!("{0} of {0} take more than 1.3 times as long.", measurements.len());
+    assert!(text(&output.stdout).contains(&expected), "{}", text(&output.stdout));
+    assert_eq!(compare("1e300").status.code(), Some(0));
+    printed(&["bench", "--compare", &record, &record, "--fail-above", "1"]);
     fs::write(&other, document.to_string().replace("\"openreg:0\"", "\"x\"").replace("\"cpu\"", "\"y\""))
         .unwrap();
     expect_refusal(&["bench", "--compare", &record, &other], 2, "have no measurement in common");
@@ -645,5 +664,17 @@ fn a_trace_becomes_a_summary_and_a_page() {
     expect_refusal(&["memory", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &page], 2, "expected a trace that `device-trace` has written");
-    expect_refusal(&["trace", "--json", &file], 2, "the file itself is JSON");
+    expect_refusal(&["trace", "--json", &file], 2, "unexpected argument '--json'");
+}
+
+#[test]
+fn the_help_of_each_command_offers_only_what_it_does() {
+    for command in ["list", "info", "doctor", "bench"] {
+        assert!(printed(&[command, "--help"]).contains("--json"), "{command}");
+    }
+    for command in ["test", "trace", "memory"] {
+        assert!(!printed(&[command, "--help"]).contains("--json"), "{command}");
+    }
+    let (before, behind) = (printed(&["--json", "info", "cpu"]), printed(&["info", "cpu", "--json"]));
+    assert!(before.starts_with('{') && before == behind, "{before}{behind}");
 }

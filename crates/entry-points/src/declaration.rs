@@ -13,11 +13,19 @@ pub(crate) struct Declaration {
     pub(crate) reserved: &'static [&'static str],
     /// Further variables: see [`Group::variables`](crate::Group::variables).
     pub(crate) variables: &'static [&'static str],
+    /// Variables of packages: see [`Group::read_by`](crate::Group::read_by).
+    pub(crate) read_by: &'static [(&'static str, &'static str)],
 }
 
 impl Declaration {
     pub(crate) const fn new(name: &'static str) -> Self {
-        Self { name: GroupName { name, noun: None }, switches: None, reserved: &[], variables: &[] }
+        Self {
+            name: GroupName { name, noun: None },
+            switches: None,
+            reserved: &[],
+            variables: &[],
+            read_by: &[],
+        }
     }
 
     pub(crate) fn reserves(&self, name: &str) -> bool {

@@ -195,6 +195,14 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         self
     }
 
+    /// Names variables that entry points of a package read, each with the package. Where one has a value and
+    /// no such package is linked, the report and the log say so.
+    #[must_use]
+    pub const fn read_by(mut self, variables: &'static [(&'static str, &'static str)]) -> Self {
+        self.declaration.read_by = variables;
+        self
+    }
+
     /// Adds entry points that belong to the group itself. Their names cannot be taken, overridden or
     /// disabled.
     #[must_use]
@@ -580,6 +588,14 @@ impl<P: ?Sized + Send + Sync + 'static> Group<P> {
         let mut assignments = assignments.unwrap_or_default();
         assignments.add_defaults(defaults);
         let (linked, findings) = collect::gather(self.source);
+        for &(variable, package) in self.declaration.read_by {
+            let is_linked = linked.iter().any(|point| point.package() == Some(package));
+            if !is_linked && std::env::var_os(variable).is_some_and(|value| !value.is_empty()) {
+                settings.complaints.push(format!(
+                    "{variable} is set, and has no effect: this program does not link `{package}`, which reads it"
+                ));
+            }
+        }
         let index = Index::new(&self.slots(linked, &settings, &assignments));
         Table { settings, assignments, findings, index, warned: AtomicBool::new(false) }
     }

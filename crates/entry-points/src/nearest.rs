@@ -13,7 +13,10 @@ pub fn nearest<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> Option<
     }
     let allowed = (asked.len() / 3).clamp(1, 2);
     let long_enough = |name: &&'a str| {
-        asked.len().min(name.len()) > 3 || name.starts_with(&asked) || asked.starts_with(*name)
+        asked.len().min(name.len()) > 3
+            || name.starts_with(&asked)
+            || asked.starts_with(*name)
+            || same_letters(&asked, name)
     };
     let candidates = names.filter(long_enough);
     let by_distance = candidates.map(|name| (distance(asked.as_bytes(), name.as_bytes()), name));
@@ -21,6 +24,16 @@ pub fn nearest<'a>(asked: &str, names: impl Iterator<Item = &'a str>) -> Option<
         .filter(|&(distance, name)| distance <= allowed && distance < name.len())
         .min()
         .map(|(_, name)| name)
+}
+
+/// Whether one is the other in another order.
+fn same_letters(one: &str, other: &str) -> bool {
+    let sorted = |name: &str| {
+        let mut bytes = name.as_bytes().to_vec();
+        bytes.sort_unstable();
+        bytes
+    };
+    one.len() == other.len() && sorted(one) == sorted(other)
 }
 
 /// The optimal string alignment distance.
@@ -57,6 +70,8 @@ mod tests {
             ("opsu", Some("opus")),
             ("mp", Some("mp3")),
             ("mp33", Some("mp3")),
+            ("m3p", Some("mp3")),
+            ("p3m", None),
             ("mp4", None),
             ("mpg", None),
             ("matroska", None),

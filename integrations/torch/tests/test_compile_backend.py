@@ -381,6 +381,36 @@ def test_a_step_of_adam_is_few_launches(device, module, kernels, options):
     assert launches[1] <= 6 + 6 * options.get("capturable", False) and launches[0] >= 40, launches
 
 
+def test_numbers_of_the_cpu_are_computed_at_once(device, module, kernels):
+    """As an optimizer counts the steps of each parameter."""
+
+    def function(tensors, numbers):
+        results = []
+        for tensor, number in zip(tensors, numbers):
+            number.add_(1)
+            results.append(tensor * (1 - 0.9**number).sqrt() + 0.5 / number)
+        return results
+
+    tensors = [torch.full((3,), float(place)).to(device) for place in range(6)]
+    numbers = [torch.tensor(float(place)) for place in range(6)]
+    twins = [number.clone() for number in numbers]
+    traced = compiled(function)
+    for _ in range(2):
+        torch.testing.assert_close(traced(tensors, numbers), function(tensors, twins))
+        assert numbers == twins
+    # Six numbers with a sum, a power, a difference and its root, and a quotient of each.
+    assert counters["device_torch"]["batched numbers"] >= 5 * 5
+    assert counters["device_torch"]["graphs that are not fused"] == 0
+
+
+def test_numbers_that_are_returned_have_memory_of_their_own(device, module, kernels):
+    numbers = [torch.tensor(place) for place in range(6)]
+    tensor = torch.ones(3).to(device)
+    _, *doubled = compiled(lambda x, numbers: (x * 2 + 1, *(number * 2 for number in numbers)))(tensor, numbers)
+    assert doubled == [number * 2 for number in numbers]
+    assert len({number.untyped_storage().data_ptr() for number in doubled}) == 6
+
+
 def test_gradients_are_those_of_eager(device, module, kernels):
     x = torch.randn(6, 5).to(device)
 

@@ -27,7 +27,6 @@ pub(crate) struct Places {
     sizes: [usize; MAX_RANK],
     strides: [isize; MAX_RANK],
     offset: usize,
-    len: usize,
 }
 
 impl Places {
@@ -38,7 +37,6 @@ impl Places {
             sizes: [1; MAX_RANK],
             strides: [0; MAX_RANK],
             offset: layout.offset() - layout.range().start,
-            len: layout.len(),
         };
         // From the inside out, so that a dimension joins the one that it continues.
         for (&size, &stride) in
@@ -56,11 +54,6 @@ impl Places {
             }
         }
         places
-    }
-
-    /// Whether the elements lie one after the other.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.rank == 0 || (self.rank == 1 && self.strides[0] == 1)
     }
 
     /// Calls `run` for `len` elements from the one with the number `start` on: with the number of elements,
@@ -96,14 +89,17 @@ impl Places {
 /// An array to read.
 pub(crate) struct Array<'a, E: Element> {
     elements: Cow<'a, [E]>,
-    places: Places,
+    len: usize,
+    /// `None` if the elements lie one after the other. It is large, and an array is moved.
+    places: Option<Box<Places>>,
     /// How many elements are before the first of a block with the number 0.
     start: usize,
 }
 
 impl<'a, E: Element> Array<'a, E> {
     pub(crate) fn new(bytes: &'a [u8], layout: &Layout) -> Self {
-        Self { elements: elements(bytes), places: Places::new(layout), start: 0 }
+        let places = (!layout.is_contiguous()).then(|| Box::new(Places::new(layout)));
+        Self { elements: elements(bytes), len: layout.len(), places, start: 0 }
     }
 
     /// The elements from a number on, in blocks.
@@ -118,10 +114,10 @@ impl<'a, E: Element> Array<'a, E> {
     /// If there is no memory for a copy. An array that repeats its elements may have more of them than any
     /// memory.
     pub(crate) fn to_contiguous(&self) -> Result<Cow<'_, [E::Compute]>, BackendError> {
-        if let (true, Some(elements)) = (self.places.is_contiguous(), E::as_compute(&self.elements)) {
+        if let (None, Some(elements)) = (&self.places, E::as_compute(&self.elements)) {
             return Ok(Cow::Borrowed(elements));
         }
-        let mut all = zeros::<E::Compute>(self.places.len)?;
+        let mut all = zeros::<E::Compute>(self.len)?;
         let fill = |(place, out): (usize, &mut [E::Compute])| self.read(place * CHUNK, out);
         if all.len() < PARALLEL {
             self.read(0, &mut all);
@@ -133,13 +129,14 @@ impl<'a, E: Element> Array<'a, E> {
 
     /// The elements in place, and where they are, if they need no conversion.
     pub(crate) fn as_compute(&self) -> Option<(&[E::Compute], isize)> {
-        E::as_compute(&self.elements).map(|elements| (elements, self.places.offset as isize))
+        let offset = self.places.as_ref().map_or(0, |places| places.offset as isize);
+        E::as_compute(&self.elements).map(|elements| (elements, offset))
     }
 
     /// The elements of a block in memory, if they lie there as they are computed in.
     pub(crate) fn block_in_place(&self, start: usize, len: usize) -> Option<&[E::Compute]> {
-        let elements = E::as_compute(&self.elements).filter(|_| self.places.is_contiguous())?;
-        let start = self.places.offset + self.start + start;
+        let elements = E::as_compute(&self.elements).filter(|_| self.places.is_none())?;
+        let start = self.start + start;
         Some(&elements[start..start + len])
     }
 
@@ -149,8 +146,16 @@ impl<'a, E: Element> Array<'a, E> {
     }
 
     fn read(&self, start: usize, out: &mut [E::Compute]) {
+        let Some(places) = &self.places else {
+            let elements = &self.elements[start..start + out.len()];
+            match E::as_compute(elements) {
+                Some(elements) => out.copy_from_slice(elements),
+                None => out.iter_mut().zip(elements).for_each(|(out, element)| *out = element.load()),
+            }
+            return;
+        };
         let mut done = 0;
-        self.places.runs(start, out.len(), |count, place, stride| {
+        places.runs(start, out.len(), |count, place, stride| {
             let out = &mut out[done..done + count];
             done += count;
             match (stride, E::as_compute(&self.elements)) {
@@ -242,9 +247,8 @@ pub(crate) fn write_blocks<E: Element, W: FnMut(usize, &mut [E::Compute])>(
     worker: impl Fn() -> W + Sync,
 ) {
     write_aligned::<E>(bytes, |elements| {
-        let places = Places::new(layout);
-        let len = places.len;
-        if places.is_contiguous() {
+        let len = layout.len();
+        if layout.is_contiguous() {
             let chunk = |(number, out): (usize, &mut [E])| write_chunk(number * CHUNK, out, &mut worker());
             if len < PARALLEL {
                 chunk((0, elements));
@@ -253,6 +257,7 @@ pub(crate) fn write_blocks<E: Element, W: FnMut(usize, &mut [E::Compute])>(
             }
             return;
         }
+        let places = Places::new(layout);
         let mut compute = worker();
         let mut block = vec![E::Compute::default(); len.min(BLOCK)];
         for start in (0..len).step_by(BLOCK) {
@@ -286,13 +291,12 @@ pub(crate) fn write_all<E: Element>(
     compute: impl FnOnce(&mut [E::Compute]),
 ) {
     write_aligned::<E>(bytes, |elements| {
-        let places = Places::new(layout);
-        if let (true, Some(out)) = (places.is_contiguous(), E::as_compute_mut(elements)) {
+        if let (true, Some(out)) = (layout.is_contiguous(), E::as_compute_mut(elements)) {
             return compute(out);
         }
-        let mut all = vec![E::Compute::default(); places.len];
+        let mut all = vec![E::Compute::default(); layout.len()];
         compute(&mut all);
-        scatter(&places, 0, &all, elements);
+        scatter(&Places::new(layout), 0, &all, elements);
     });
 }
 
@@ -321,9 +325,8 @@ pub(crate) fn write_some<E: Element>(
 /// Writes the elements from the number `start` on.
 pub(crate) fn write_part<E: Element>(bytes: &mut [u8], layout: &Layout, start: usize, values: &[E::Compute]) {
     write_aligned::<E>(bytes, |elements| {
-        let places = Places::new(layout);
-        if !places.is_contiguous() {
-            return scatter(&places, start, values, elements);
+        if !layout.is_contiguous() {
+            return scatter(&Places::new(layout), start, values, elements);
         }
         let out = &mut elements[start..start + values.len()];
         match E::as_compute_mut(out) {

@@ -65,6 +65,27 @@ pub(crate) fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
+/// Like [`vectorized`], for functions that compute so much for each element that the widest vectors pay.
+#[inline(always)]
+pub(crate) fn vectorized_widest<R>(work: impl FnOnce() -> R) -> R {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn with_avx512<R>(work: impl FnOnce() -> R) -> R {
+            work()
+        }
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+        {
+            // SAFETY: the processor has these instructions.
+            return unsafe { with_avx512(work) };
+        }
+    }
+    vectorized(work)
+}
+
 #[inline(always)]
 pub(crate) fn map<A: Copy, O>(a: &[A], out: &mut [O], compute: impl Fn(A) -> O) {
     vectorized(|| out.iter_mut().zip(a).for_each(|(out, a)| *out = compute(*a)));

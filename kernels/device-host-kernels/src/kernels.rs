@@ -40,15 +40,19 @@ impl KernelSet for HostKernels {
             if is_in_place && is_own && elementwise::can_be_in_place(call) {
                 return elementwise::run_in_place(call, inputs, outputs[0]);
             }
-            let before = |output: &&mut [u8]| if is_in_place { output.to_vec() } else { Vec::new() };
-            let before: SmallVec<[Vec<u8>; 2]> = outputs.iter().map(before).collect();
-            let inputs: SmallVec<[_; 4]> = (inputs.iter())
-                .map(|input| match input {
+            let mut before = SmallVec::<[Vec<u8>; 2]>::new();
+            if is_in_place {
+                before.extend(outputs.iter().map(|output| output.to_vec()));
+            }
+            // A loop and no iterator, whose collecting is a call.
+            let mut bytes = SmallVec::<[Option<&[u8]>; 4]>::new();
+            for input in inputs {
+                bytes.push(match input {
                     Source::Output(output) => Some(&before[*output][..]),
                     input => input.bytes(&[]),
-                })
-                .collect();
-            (self.compute)(call, &inputs, outputs)
+                });
+            }
+            (self.compute)(call, &bytes, outputs)
         })
     }
 }

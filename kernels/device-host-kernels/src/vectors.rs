@@ -7,7 +7,7 @@
 
 use device_kernels::{Binary, Unary};
 
-use crate::functions::{BinaryBlock, UnaryBlock, vectorized};
+use crate::functions::{BinaryBlock, UnaryBlock, vectorized_widest};
 
 /// The function of blocks, where there is one here.
 pub(crate) fn unary(unary: Unary) -> Option<UnaryBlock<f32, f32>> {
@@ -53,8 +53,8 @@ pub(crate) fn binary(binary: Binary) -> Option<BinaryBlock<f32>> {
             let usual = |a: f32, b: f32| {
                 is_normal_and_positive(a.abs()) & b.is_finite() & ((a > 0.0) | (b.round_ties_even() == b))
             };
-            vectorized(|| out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = pow(*a, *b)));
-            if vectorized(|| a.iter().zip(b).fold(true, |all, (a, b)| all & usual(*a, *b))) {
+            vectorized_widest(|| out.iter_mut().zip(a).zip(b).for_each(|((out, a), b)| *out = pow(*a, *b)));
+            if vectorized_widest(|| a.iter().zip(b).fold(true, |all, (a, b)| all & usual(*a, *b))) {
                 return;
             }
             for ((out, &a), &b) in out.iter_mut().zip(a).zip(b).filter(|((_, a), b)| !usual(**a, **b)) {
@@ -74,8 +74,8 @@ fn map(
     fast: impl Fn(f32) -> f32,
     exact: impl Fn(f32) -> f32,
 ) {
-    vectorized(|| out.iter_mut().zip(a).for_each(|(out, a)| *out = fast(*a)));
-    if vectorized(|| a.iter().fold(true, |all, a| all & usual(*a))) {
+    vectorized_widest(|| out.iter_mut().zip(a).for_each(|(out, a)| *out = fast(*a)));
+    if vectorized_widest(|| a.iter().fold(true, |all, a| all & usual(*a))) {
         return;
     }
     out.iter_mut().zip(a).filter(|(_, a)| !usual(**a)).for_each(|(out, a)| *out = exact(*a));

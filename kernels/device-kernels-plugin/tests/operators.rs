@@ -25,7 +25,7 @@ repository say that they have, as data: `KernelSet::coverage`. *All* are all typ
 test writes this page.
 
 The C column is `kernels.h` of the [templates](../examples/custom-backend/c). OpenCL has `f64` where the
-device has it.
+device has it. CUDA has the same kernels, always with `f64`.
 
 ";
 

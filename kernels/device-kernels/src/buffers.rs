@@ -27,8 +27,10 @@ pub enum BufferProblem {
         found: Device,
     },
     /// The array needs more bytes.
-    #[error("an array of {needed} bytes is in a buffer of {found}")]
+    #[error("{array} needs {needed} bytes, and its buffer has {found}")]
     Short {
+        /// Which argument it is, such as `the first input`.
+        array: String,
         /// Where the array ends in its buffer.
         needed: usize,
         /// The length of the buffer.
@@ -75,12 +77,16 @@ pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) ->
         return Err(BufferProblem::Count { expected: ranges.len(), found: buffers.len() });
     }
     let mut offsets = 0;
-    for (bytes, buffer) in ranges.iter().zip(buffers) {
+    for (place, (bytes, buffer)) in ranges.iter().zip(buffers).enumerate() {
         if buffer.device() != device {
             return Err(BufferProblem::Device { expected: device, found: buffer.device() });
         }
         if bytes.end > buffer.len() {
-            return Err(BufferProblem::Short { needed: bytes.end, found: buffer.len() });
+            return Err(BufferProblem::Short {
+                array: name_of(call, place),
+                needed: bytes.end,
+                found: buffer.len(),
+            });
         }
         offsets |= buffer.offset();
     }
@@ -96,6 +102,19 @@ pub(crate) fn check_buffers(device: Device, call: &Call, buffers: &[&Buffer]) ->
         }
     }
     Ok(())
+}
+
+/// What the caller calls an array of a call, by its number in the order of [`Call::arrays`].
+fn name_of(call: &Call, place: usize) -> String {
+    let inputs = call.inputs().iter().zip(call.sources()).filter(|(input, _)| input.array().is_some());
+    let inputs = inputs.map(|(_, &source)| ("input", source));
+    let outputs = (0..call.outputs().len()).map(|output| ("output", output));
+    let (kind, number) = inputs.chain(outputs).nth(place).unwrap_or(("array", place));
+    match ["first", "second", "third"].get(number) {
+        Some(_) if kind == "output" && call.outputs().len() == 1 => "the output".to_owned(),
+        Some(word) => format!("the {word} {kind}"),
+        None => format!("{kind} {}", number + 1),
+    }
 }
 
 /// Checks an output and another array in the same memory.

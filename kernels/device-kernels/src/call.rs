@@ -1,9 +1,10 @@
 //! A call of an operator: what it computes, with which types and layouts, but no memory. `check` has
 //! `Call::new`.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
@@ -49,6 +50,18 @@ struct Checked {
     sources: SmallVec<[usize; 3]>,
     outputs: Outputs,
     byte_ranges: SmallVec<[Range<usize>; 4]>,
+    kept: Kept,
+}
+
+/// See [`Call::kept`].
+#[derive(Debug, Default)]
+struct Kept(OnceLock<Box<dyn Any + Send + Sync>>);
+
+/// What is made of a call follows from the call.
+impl PartialEq for Kept {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 /// A call with arguments that the operator cannot have.
@@ -93,7 +106,7 @@ impl Call {
             elements.start * dtype.size()..elements.end * dtype.size()
         };
         let byte_ranges = arrays(&inputs, &outputs).map(bytes).collect();
-        Self(Arc::new(Checked { operator, inputs, sources, outputs, byte_ranges }))
+        Self(Arc::new(Checked { operator, inputs, sources, outputs, byte_ranges, kept: Kept::default() }))
     }
 
     /// Whether these are the values of its scalars, by their bits.
@@ -121,17 +134,20 @@ impl Call {
             sources: self.0.sources.clone(),
             outputs: self.0.outputs.clone(),
             byte_ranges: self.0.byte_ranges.clone(),
+            kept: Kept::default(),
         }))
     }
 
     /// What is computed.
     #[must_use]
+    #[inline]
     pub fn operator(&self) -> Operator {
         self.0.operator
     }
 
     /// The inputs, in the operator's order.
     #[must_use]
+    #[inline]
     pub fn inputs(&self) -> &[Argument] {
         &self.0.inputs
     }
@@ -139,12 +155,14 @@ impl Call {
     /// Which argument of [`new`](Self::new) each input is. A sum of no elements, for example, becomes a
     /// [`Copy`](Operator::Copy) of a zero, which has no array among its inputs.
     #[must_use]
+    #[inline]
     pub fn sources(&self) -> &[usize] {
         &self.0.sources
     }
 
     /// The outputs, in the operator's order. None has an element twice.
     #[must_use]
+    #[inline]
     pub fn outputs(&self) -> &[(DType, Layout)] {
         &self.0.outputs
     }
@@ -158,6 +176,7 @@ impl Call {
     }
 
     /// The arrays in the order of a launch's buffers: the inputs', then the outputs.
+    #[inline]
     pub fn arrays(&self) -> impl Iterator<Item = (DType, &Layout)> {
         arrays(self.inputs(), self.outputs())
     }
@@ -165,8 +184,18 @@ impl Call {
     /// The bytes of each array in its buffer, from its first element to its last, in the order of
     /// [`arrays`](Self::arrays).
     #[must_use]
+    #[inline]
     pub fn byte_ranges(&self) -> &[Range<usize>] {
         &self.0.byte_ranges
+    }
+
+    /// What a kernel set makes of the call, such as its plan: made at the first use, and kept as long as the
+    /// call and its clones are. Of a [planned](crate::Planned) call that is as long as the thread remembers
+    /// it.
+    ///
+    /// There is one such value. `None` if another type's was kept: a second set makes its own each time.
+    pub fn kept<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Option<&T> {
+        self.0.kept.0.get_or_init(|| Box::new(make(self))).downcast_ref()
     }
 
     /// Whether the call is short: one core of a host takes some tens of microseconds for it at most. Its

@@ -82,6 +82,7 @@ impl Layout {
     /// # Errors
     ///
     /// If there are too many dimensions, or the number of elements overflows.
+    #[inline]
     pub fn contiguous(shape: impl AsRef<[usize]>) -> Result<Self, LayoutError> {
         let shape = shape.as_ref();
         let overflow = || LayoutError::Overflow { what: "the elements", shape: shape.to_vec() };
@@ -149,24 +150,28 @@ impl Layout {
 
     /// The number of dimensions.
     #[must_use]
+    #[inline]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
     /// The size of each dimension.
     #[must_use]
+    #[inline]
     pub fn shape(&self) -> &[usize] {
         &self.shape[..self.rank]
     }
 
     /// The distance between neighbours in each dimension, in elements. Zero where there is no neighbour.
     #[must_use]
+    #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides[..self.rank]
     }
 
     /// Where the element with all indices zero is, in elements.
     #[must_use]
+    #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -174,6 +179,7 @@ impl Layout {
     /// The number of elements.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "`len() == 0` reads as well")]
+    #[inline]
     pub fn len(&self) -> usize {
         self.shape().iter().product()
     }

@@ -587,6 +587,27 @@ impl Operator {
         self.is_elementwise() || matches!(self, Self::Expression(_))
     }
 
+    /// Whether each result is an element of an input, perhaps with another sign or without its fraction, or 0
+    /// or 1: it needs no rounding, also where a set computes with wider numbers.
+    ///
+    /// ```
+    /// use device_kernels::{Binary, Operator, Unary};
+    ///
+    /// assert!(Operator::from(Binary::Max).is_exact() && Operator::from(Unary::Floor).is_exact());
+    /// assert!(!Operator::from(Binary::Add).is_exact());
+    /// ```
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        use Unary::{Abs, Ceil, Floor, Neg, Relu, Round, Sign, Trunc};
+        match self {
+            Self::Unary(unary) => matches!(unary, Neg | Abs | Sign | Floor | Ceil | Round | Trunc | Relu),
+            Self::Binary(binary) => matches!(binary, Binary::Max | Binary::Min | Binary::ReluGrad),
+            Self::Reduce { reduction, .. } => matches!(reduction, Reduction::Max | Reduction::Min),
+            Self::Where | Self::Clamp => true,
+            _ => false,
+        }
+    }
+
     /// Whether the output keeps elements that it has before the call.
     #[must_use]
     pub fn updates(&self) -> bool {

@@ -18,8 +18,8 @@ use crate::buffers::check_buffers;
 use crate::call::{Call, CallError, signature};
 use crate::dtype::DType;
 use crate::error::{RunError, Sets};
-use crate::layout::{Layout, MAX_RANK};
-use crate::operator::{Expression, Operator};
+use crate::layout::Layout;
+use crate::operator::Operator;
 use crate::problem::Problem;
 use crate::scalar::Scalar;
 use crate::set::{Kernels, LinkedSet};
@@ -280,14 +280,14 @@ impl Prepared {
 
     /// The options for [`Stream::launch_with`](device_registry::Stream::launch_with): the
     /// [name](crate::Operator::name) of the operator, which of an expression has
-    /// [its parts](crate::Expression::name), and whether the kernel is
-    /// [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
+    /// [its parts](crate::Expression::name), unless its set has [another](crate::KernelSet::launch_name), and
+    /// whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
-        let name = match self.call.operator() {
+        let name = self.set.set().launch_name(&self.call).unwrap_or_else(|| match self.call.operator() {
             Operator::Expression(expression) => expression.name(),
             operator => operator.name(),
-        };
+        });
         let options = LaunchOptions::new().named(name);
         if self.short { options.short() } else { options }
     }
@@ -318,24 +318,25 @@ impl<'a> ArgumentRef<'a> {
         })
     }
 
-    /// Adds the argument as numbers. The first says which follow, so that no other argument has the same.
-    #[inline]
-    fn add_to<const N: usize>(self, key: &mut Key<N>, with_values: bool) {
+    /// Calls `each` with the argument as numbers. The first says which follow, so that no other argument has
+    /// the same.
+    #[inline(always)]
+    fn numbers(self, with_values: bool, each: &mut impl FnMut(u64)) {
         match self {
             Self::Array { dtype, shape, strides, offset } => {
                 // A list that is longer than a rank can be is an error, which is not kept.
                 let len = |len: usize| len.min(0xff) as u64;
                 let steps = strides.map_or(0, |strides| 1 + len(strides.len()));
-                key.push(ARRAY | (dtype as u64) << 8 | len(shape.len()) << 16 | steps << 32);
-                key.extend(shape.iter().map(|&size| size as u64));
-                key.extend(strides.unwrap_or_default().iter().map(|&stride| stride as u64));
-                key.push(offset as u64);
+                each(ARRAY | (dtype as u64) << 8 | len(shape.len()) << 16 | steps << 32);
+                shape.iter().for_each(|&size| each(size as u64));
+                strides.unwrap_or_default().iter().for_each(|&stride| each(stride as u64));
+                each(offset as u64);
             }
-            Self::Scalar(_) if !with_values => key.push(VALUE),
+            Self::Scalar(_) if !with_values => each(VALUE),
             // By their bits: numbers that are equal may differ, as 1 / 0.0 and 1 / -0.0 do.
-            Self::Scalar(Scalar::Float(value)) => key.extend([FLOAT, value.to_bits()].into_iter()),
-            Self::Scalar(Scalar::Int(value)) => key.extend([INT, value as u64].into_iter()),
-            Self::Scalar(Scalar::Bool(value)) => key.extend([BOOL, value.into()].into_iter()),
+            Self::Scalar(Scalar::Float(value)) => [FLOAT, value.to_bits()].into_iter().for_each(each),
+            Self::Scalar(Scalar::Int(value)) => [INT, value as u64].into_iter().for_each(each),
+            Self::Scalar(Scalar::Bool(value)) => [BOOL, value.into()].into_iter().for_each(each),
         }
     }
 }
@@ -394,40 +395,26 @@ where
         if matches!(self.operator, Operator::Random { .. }) {
             return self.plan();
         }
-        let found = self.clone().planned_by::<WORDS>();
-        let found = found.or_else(|| self.clone().planned_by::<MOST_WORDS>());
-        found.unwrap_or_else(|| self.plan())
-    }
-
-    /// The same, if so many numbers describe the call.
-    fn planned_by<const N: usize>(self) -> Option<Result<Planned, RunError>> {
-        let mut key = Key { hash: 0, len: 0, words: [0; N] };
-        self.add_to(&mut key);
-        let words = key.words()?;
-        let device = self.device;
-        let operator = self.operator;
+        let hash = self.hash();
         // While a thread ends, its plans may be gone.
-        let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(key.hash, words, device, operator);
+        let find = |plans: &RefCell<Plans>| plans.borrow_mut().find(hash, &self);
         if let Ok(Some(planned)) = PLANS.try_with(find) {
-            let Operator::Expression(_) = operator else { return Some(Ok(planned)) };
-            // Its values are not in the key: an optimizer's change at each step.
-            let scalars = self.inputs.clone().filter_map(|input| match input {
+            let Operator::Expression(_) = self.operator else { return Ok(planned) };
+            // Its values are not in the numbers: an optimizer's change at each step.
+            let scalars = self.inputs.filter_map(|input| match input {
                 ArgumentRef::Scalar(scalar) => Some(scalar),
                 ArgumentRef::Array { .. } => None,
             });
             let scalars: SmallVec<[Scalar; 8]> = scalars.collect();
             let has_them = planned.call.has_scalars(&scalars);
-            return Some(Ok(if has_them { planned } else { planned.with_scalars(&scalars) }));
+            return Ok(if has_them { planned } else { planned.with_scalars(&scalars) });
         }
         // A kernel set may run operators of its own meanwhile.
-        let planned = match self.plan() {
-            Ok(planned) => planned,
-            Err(error) => return Some(Err(error)),
-        };
+        let planned = self.clone().plan()?;
         if planned.set.is_some() || planned.parts.is_some() {
-            let _ = PLANS.try_with(|plans| plans.borrow_mut().keep(key.hash, words, operator, &planned));
+            let _ = PLANS.try_with(|plans| plans.borrow_mut().keep(hash, &self, &planned));
         }
-        Some(Ok(planned))
+        Ok(planned)
     }
 
     fn plan(self) -> Result<Planned, RunError> {
@@ -443,91 +430,77 @@ where
         Planned::new(self.device, Call::new(self.operator, &inputs, &outputs)?)
     }
 
+    /// Whether the values of scalars are part of the description: not of an expression, whose values may
+    /// change at each step.
     #[inline]
-    fn add_to<const N: usize>(&self, key: &mut Key<N>) {
-        let with_values = !matches!(self.operator, Operator::Expression(_));
-        self.inputs.clone().for_each(|input| input.add_to(key, with_values));
-        key.push(OUTPUTS);
-        self.outputs.clone().for_each(|output| output.add_to(key, with_values));
-        self.device.index().hash(key);
-        // Options are compared, and need not all be in the hash.
-        discriminant(&self.operator).hash(key);
+    fn with_values(&self) -> bool {
+        !matches!(self.operator, Operator::Expression(_))
+    }
+
+    /// Calls `each` with the arguments as numbers.
+    #[inline]
+    fn numbers(&self, mut each: impl FnMut(u64)) {
+        let with_values = self.with_values();
+        self.inputs.clone().for_each(|input| input.numbers(with_values, &mut each));
+        each(OUTPUTS);
+        self.outputs.clone().for_each(|output| output.numbers(with_values, &mut each));
+    }
+
+    /// At a collision, a plan is made again. What seldom differs alone is compared and not in the hash:
+    /// strides, and options of operators.
+    #[inline]
+    fn hash(&self) -> u64 {
+        let mut hash = Mixed(0);
+        let with_values = self.with_values();
+        let mut add = |argument: ArgumentRef<'a>| match argument {
+            ArgumentRef::Array { dtype, shape, offset, .. } => {
+                hash.write_u64(dtype as u64 | (shape.len() as u64) << 8 | (offset as u64) << 16);
+                shape.iter().for_each(|&size| hash.write_u64(size as u64));
+            }
+            ArgumentRef::Scalar(_) => argument.numbers(with_values, &mut |number| hash.write_u64(number)),
+        };
+        self.inputs.clone().for_each(&mut add);
+        self.outputs.clone().for_each(&mut add);
+        self.device.index().hash(&mut hash);
+        discriminant(&self.operator).hash(&mut hash);
         match &self.operator {
-            Operator::Unary(unary) => unary.hash(key),
-            Operator::Binary(binary) => binary.hash(key),
-            Operator::Compare(compare) => compare.hash(key),
-            Operator::Reduce { reduction, dims } => (reduction, dims).hash(key),
-            Operator::Expression(expression) => expression.hash(key),
-            Operator::Custom(custom) => custom.hash(key),
+            Operator::Unary(unary) => unary.hash(&mut hash),
+            Operator::Binary(binary) => binary.hash(&mut hash),
+            Operator::Compare(compare) => compare.hash(&mut hash),
+            Operator::Reduce { reduction, dims } => (reduction, dims).hash(&mut hash),
+            Operator::Expression(expression) => expression.hash(&mut hash),
+            Operator::Custom(custom) => custom.hash(&mut hash),
             _ => {}
         }
-        let mut hash = key.hash;
-        key.words.iter().take(key.len).for_each(|word| hash = mixed(hash, *word));
-        key.hash = hash;
+        hash.0
     }
 }
 
-/// The numbers that describe four arrays of the largest rank.
-const WORDS: usize = 4 * (2 + 2 * MAX_RANK) + 1;
-/// Those that describe any call of an expression.
-const MOST_WORDS: usize = (Expression::MOST_INPUTS + Expression::MOST_OUTPUTS) * (2 + 2 * MAX_RANK) + 1;
+/// A hash of numbers.
+struct Mixed(u64);
 
-/// Arguments as numbers, and a hash of them, the device and the operator. At a collision, a plan is made
-/// again.
-struct Key<const N: usize> {
-    hash: u64,
-    len: usize,
-    words: [u64; N],
-}
-
-impl<const N: usize> Key<N> {
-    #[inline]
-    fn push(&mut self, word: u64) {
-        self.extend([word].into_iter());
-    }
-
-    #[inline]
-    fn extend(&mut self, words: impl ExactSizeIterator<Item = u64>) {
-        let end = self.len + words.len();
-        if let Some(places) = self.words.get_mut(self.len..end) {
-            places.iter_mut().zip(words).for_each(|(place, word)| *place = word);
-        }
-        self.len = end;
-    }
-
-    /// `None` if there are more.
-    fn words(&self) -> Option<&[u64]> {
-        self.words.get(..self.len)
-    }
-}
-
-#[inline]
-fn mixed(hash: u64, word: u64) -> u64 {
-    (hash.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-impl<const N: usize> Hasher for Key<N> {
+impl Hasher for Mixed {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
     }
 
     #[inline]
-    fn write_u64(&mut self, word: u64) {
-        self.hash = mixed(self.hash, word);
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 
     #[inline]
-    fn write_u16(&mut self, word: u16) {
-        self.write_u64(word.into());
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
     }
 
     #[inline]
-    fn write_isize(&mut self, word: isize) {
-        self.write_u64(word as u64);
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
     }
 
     fn finish(&self) -> u64 {
-        self.hash
+        self.0
     }
 }
 
@@ -545,7 +518,8 @@ struct Plans(Vec<Option<Plan>>);
 
 struct Plan {
     hash: u64,
-    words: Box<[u64]>,
+    /// What the arguments are.
+    numbers: Box<[u64]>,
     operator: Operator,
     planned: Planned,
     /// Since another plan looked for a place.
@@ -560,19 +534,21 @@ impl Plans {
     }
 
     #[inline]
-    fn find(&mut self, hash: u64, words: &[u64], device: Device, operator: Operator) -> Option<Planned> {
-        let is_it = |plan: &&mut Plan| {
-            plan.hash == hash
-                && plan.planned.device == device
-                && plan.operator == operator
-                && *plan.words == *words
-        };
-        let plan = self.places(hash).iter_mut().flatten().find(is_it)?;
+    fn find<'a, I, O>(&mut self, hash: u64, of: &Description<I, O>) -> Option<Planned>
+    where
+        I: Iterator<Item = ArgumentRef<'a>> + Clone,
+        O: Iterator<Item = ArgumentRef<'a>> + Clone,
+    {
+        let plan = self.places(hash).iter_mut().flatten().find(|plan| plan.hash == hash && plan.is(of))?;
         plan.used = true;
         Some(plan.planned.clone())
     }
 
-    fn keep(&mut self, hash: u64, words: &[u64], operator: Operator, planned: &Planned) {
+    fn keep<'a, I, O>(&mut self, hash: u64, of: &Description<I, O>, planned: &Planned)
+    where
+        I: Iterator<Item = ArgumentRef<'a>> + Clone,
+        O: Iterator<Item = ArgumentRef<'a>> + Clone,
+    {
         if self.0.is_empty() {
             self.0.resize_with(WAYS << BITS, || None);
         }
@@ -584,13 +560,32 @@ impl Plans {
             places[..unused.unwrap_or(WAYS)].iter_mut().flatten().for_each(|plan| plan.used = false);
             unused.unwrap_or(0)
         });
-        let plan = Plan { hash, words: words.into(), operator, planned: planned.clone(), used: false };
-        places[place] = Some(plan);
+        let mut numbers = Vec::new();
+        of.numbers(|number| numbers.push(number));
+        let numbers = numbers.into();
+        places[place] =
+            Some(Plan { hash, numbers, operator: of.operator, planned: planned.clone(), used: false });
+    }
+}
+
+impl Plan {
+    #[inline]
+    fn is<'a, I, O>(&self, of: &Description<I, O>) -> bool
+    where
+        I: Iterator<Item = ArgumentRef<'a>> + Clone,
+        O: Iterator<Item = ArgumentRef<'a>> + Clone,
+    {
+        let mut own = self.numbers.iter();
+        let mut is_equal = self.planned.device == of.device && self.operator == of.operator;
+        of.numbers(|number| is_equal &= own.next() == Some(&number));
+        is_equal && own.len() == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::operator::Binary;
 
@@ -598,16 +593,22 @@ mod tests {
         ArgumentRef::Array { dtype: DType::F32, shape, strides, offset }
     }
 
-    fn key(
+    type Arguments<'a> = std::iter::Copied<std::slice::Iter<'a, ArgumentRef<'a>>>;
+
+    fn description<'a>(
         operator: impl Into<Operator>,
-        inputs: &[ArgumentRef<'_>],
-        outputs: &[ArgumentRef<'_>],
-    ) -> Key<WORDS> {
+        inputs: &'a [ArgumentRef<'a>],
+        outputs: &'a [ArgumentRef<'a>],
+    ) -> Description<Arguments<'a>, Arguments<'a>> {
         let inputs = inputs.iter().copied();
         let outputs = outputs.iter().copied();
-        let mut key = Key { hash: 0, len: 0, words: [0; WORDS] };
-        Description { device: Device::cpu(), operator: operator.into(), inputs, outputs }.add_to(&mut key);
-        key
+        Description { device: Device::cpu(), operator: operator.into(), inputs, outputs }
+    }
+
+    fn numbers(of: &Description<Arguments<'_>, Arguments<'_>>) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        of.numbers(|number| numbers.push(number));
+        numbers
     }
 
     /// A plan for `size` elements.
@@ -645,49 +646,55 @@ mod tests {
             (&[scalar(1.into())], &[matrix]),
             (&[scalar(false.into())], &[matrix]),
         ];
-        let keys = descriptions.map(|(inputs, outputs)| key(Operator::Copy, inputs, outputs));
-        for (place, one) in keys.iter().enumerate() {
-            for other in &keys[..place] {
-                assert_ne!(one.words().unwrap(), other.words().unwrap(), "{:?}", descriptions[place]);
-                assert_ne!(one.hash, other.hash, "{:?}", descriptions[place]);
+        let calls = descriptions.map(|(inputs, outputs)| description(Operator::Copy, inputs, outputs));
+        for (place, one) in calls.iter().enumerate() {
+            for other in &calls[..place] {
+                assert_ne!(numbers(one), numbers(other), "{:?}", descriptions[place]);
             }
         }
-        let [add, sub] = [Binary::Add, Binary::Sub].map(|binary| key(binary, &[matrix; 2], &[matrix]));
-        assert_ne!(add.hash, sub.hash);
-        let large: [usize; MAX_RANK] = [1; MAX_RANK];
-        let large = array(&large, Some(&[0; MAX_RANK]), 0);
-        assert!(key(Operator::Where, &[large; 3], &[large]).words().is_some(), "there is room for any call");
+        // What a program may have many of is also apart in the hash: sizes, offsets, types and values.
+        let hashes: BTreeSet<u64> = calls.iter().map(Description::hash).collect();
+        let of_other_strides = 2;
+        let of_other_ends_of_inputs = 2;
+        assert_eq!(hashes.len(), calls.len() - of_other_strides - of_other_ends_of_inputs);
+        let [add, sub] =
+            [Binary::Add, Binary::Sub].map(|binary| description(binary, &[matrix; 2], &[matrix]).hash());
+        assert_ne!(add, sub);
     }
 
     #[test]
     fn calls_of_one_hash_are_told_apart() {
         let mut plans = Plans(Vec::new());
-        let cpu = Device::cpu();
-        let add = Operator::from(Binary::Add);
-        (1..=3).for_each(|size| plans.keep(7, &[size as u64], add, &plan(size)));
-        for size in 1..=3 {
-            let found = plans.find(7, &[size as u64], cpu, add).expect("it is kept");
-            assert_eq!(found.call, plan(size).call);
+        let sizes = [[1], [2], [3], [4]];
+        let arrays = sizes.each_ref().map(|size| [array(size, None, 0)]);
+        let of = |place: usize| description(Binary::Add, &arrays[place], &[]);
+        (0..3).for_each(|place| plans.keep(7, &of(place), &plan(place)));
+        for place in 0..3 {
+            let found = plans.find(7, &of(place)).expect("it is kept");
+            assert_eq!(found.call, plan(place).call);
         }
-        assert!(plans.find(7, &[4], cpu, add).is_none(), "other arguments");
-        assert!(plans.find(7, &[1, 0], cpu, add).is_none(), "more arguments");
-        assert!(plans.find(7, &[1], cpu, Binary::Sub.into()).is_none(), "another operator");
+        assert!(plans.find(7, &of(3)).is_none(), "other arguments");
+        assert!(plans.find(7, &description(Binary::Add, &arrays[0], &arrays[1])).is_none(), "more arguments");
+        assert!(plans.find(7, &description(Binary::Add, &[], &[])).is_none(), "fewer arguments");
+        assert!(plans.find(7, &description(Binary::Sub, &arrays[0], &[])).is_none(), "another operator");
     }
 
     #[test]
     fn as_many_plans_are_kept_as_there_is_room_for_and_one_in_use_stays() {
         let mut plans = Plans(Vec::new());
-        let cpu = Device::cpu();
-        let add = Operator::from(Binary::Add);
-        plans.keep(0, &[0], add, &plan(1));
+        let first = [array(&[0], None, 0)];
+        let first = description(Binary::Add, &first, &[]);
+        plans.keep(0, &first, &plan(1));
         let other = plan(2);
         for number in 1..=10_000 {
-            assert!(plans.find(0, &[0], cpu, add).is_some(), "it is used each time, after {number}");
+            assert!(plans.find(0, &first).is_some(), "it is used each time, after {number}");
             // Each second one competes for the same place.
-            let hash = if number % 2 == 0 { 0 } else { mixed(number, number) };
-            plans.keep(hash, &[number], add, &other);
-            let is_new = |plan: &Plan| *plan.words == [number];
-            assert!(plans.places(hash).iter().flatten().any(is_new), "a new one is kept");
+            let size = [number];
+            let new = [array(&size, None, 0)];
+            let new = description(Binary::Add, &new, &[]);
+            let hash = if number % 2 == 0 { 0 } else { new.hash() };
+            plans.keep(hash, &new, &other);
+            assert!(plans.places(hash).iter().flatten().any(|plan| plan.is(&new)), "a new one is kept");
         }
         let kept = plans.0.iter().flatten().count();
         assert!((WAYS..=512).contains(&kept), "{kept}");

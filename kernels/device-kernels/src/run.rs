@@ -25,12 +25,14 @@ impl<'a> Operand<'a> {
     ///
     /// If there are too many dimensions, or their product overflows. Whether the buffer has the elements is
     /// checked by [`run`].
+    #[inline]
     pub fn new(buffer: &'a Buffer, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self, LayoutError> {
         Ok(Self::with_layout(buffer, dtype, Layout::contiguous(shape)?))
     }
 
     /// An array with any layout in `buffer`.
     #[must_use]
+    #[inline]
     pub fn with_layout(buffer: &'a Buffer, dtype: DType, layout: Layout) -> Self {
         Self { buffer: Some(buffer), argument: Argument::Array(dtype, layout) }
     }

@@ -25,14 +25,16 @@ pub trait KernelSet: Send + Sync {
     /// example in whether they have `f64`.
     fn coverage(&self, device: Device) -> Vec<Coverage>;
 
-    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. It does not block.
-    /// By default it does where the [coverage](Self::coverage) says so. A set may support fewer calls, for
-    /// example because of a limit of the device that no field of the data is for: see
-    /// [`Device::properties`] and [`Device::with_native`].
+    /// Whether the set has a kernel for `call` on `device`, which is of the set's backend. It does not wait
+    /// for work, but may open the device and the set's library at the first call. By default it does where
+    /// the [coverage](Self::coverage) says so. A set may support fewer calls, for example because of a limit
+    /// of the device that no field of the data is for: see [`Device::properties`] and
+    /// [`Device::with_native`].
     ///
     /// A `true` is for the life of the program: threads remember it for calls that are equal. A `false` is
-    /// asked for again at the next one. Calls of one [`Expression`](crate::Expression) are equal whatever the
-    /// values of their scalars are, and so are the operators that do one in parts.
+    /// asked for again at the next one, unless another set has a kernel, which is remembered then. Calls of
+    /// one [`Expression`](crate::Expression) are equal whatever the values of their scalars are, and so are
+    /// the operators that do one in parts.
     fn supports(&self, device: Device, call: &Call) -> bool {
         self.coverage(device).iter().any(|coverage| coverage.covers(call))
     }
@@ -52,6 +54,12 @@ pub trait KernelSet: Send + Sync {
     /// nor a stream: see [`Planned::compute_on_host`](crate::Planned::compute_on_host). `None`, the default,
     /// for all others.
     fn on_host(&self) -> Option<ComputeOnHost> {
+        None
+    }
+
+    /// What traces and counts name a launch of `call`, if that is not the [operator's
+    /// name](crate::Operator::name): such as a vendor's library that computes it.
+    fn launch_name(&self, _call: &Call) -> Option<&'static str> {
         None
     }
 

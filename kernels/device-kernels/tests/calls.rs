@@ -653,3 +653,15 @@ fn layouts_that_no_array_has() {
         "the shape [2, 3] cannot be given as many strides as [1]"
     );
 }
+
+#[test]
+fn what_is_kept_with_a_call_is_made_once_and_is_its_clones_too() {
+    let array = Argument::Array(DType::F32, Layout::contiguous([2]).unwrap());
+    let call = || Call::new(Binary::Add, &[array, array], &[array]).unwrap();
+    let (one, other) = (call(), call());
+    assert_eq!(one.kept(|of| of.to_string()).unwrap(), "add(f32 [2], f32 [2]) -> f32 [2]");
+    assert_eq!(one.clone().kept(|_| String::from("new")), one.kept(|_| String::new()));
+    assert_eq!(one.kept(|_| 5_u8), None, "of another type");
+    assert_eq!(other.kept(|_| 5_u8), Some(&5));
+    assert_eq!(one, other, "equal calls may keep what they like");
+}

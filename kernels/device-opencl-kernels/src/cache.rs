@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
+use device_generated_kernels::{Disk, Kernels, Key, Recipe, Traits};
 use device_opencl::sys::{
     CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_PLATFORM_NAME,
     CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION,
@@ -13,11 +14,7 @@ use device_opencl::{OpenClDevice, OpenClError, handles};
 use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
-use crate::disk::{Found, Key};
-use crate::generate::{Recipe, Traits};
-use crate::place;
 use crate::program::{Kernel, New, OPTIONS};
-use crate::quick_hash::QuickHash;
 
 /// How many texts this process has compiled. A program of the cache, or one that is made from a binary, does
 /// not count.
@@ -48,20 +45,15 @@ pub(crate) struct Programs {
 pub(crate) struct OpenKernels {
     pub(crate) device: Arc<OpenClDevice>,
     pub(crate) programs: Arc<Programs>,
-    kernels: Mutex<HashMap<Recipe, Arc<KernelCell>, QuickHash>>,
+    kernels: Kernels<Kernel>,
 }
-
-/// A kernel, once it is compiled. The lock is held while it is: another thread that needs it waits, and all
-/// others do not.
-#[derive(Default)]
-struct KernelCell(Mutex<Option<Arc<Kernel>>>);
 
 /// An open device, and its kernels.
 pub(crate) fn open(native: NativeDevice<'_>) -> Result<Arc<OpenKernels>, BackendError> {
     native.value(|| {
         let programs = of_device(handles::device_id(native)?.addr());
         let device = Arc::new(OpenClDevice::from_native(native)?);
-        Ok(OpenKernels { device, programs, kernels: Mutex::default() })
+        Ok(OpenKernels { device, programs, kernels: Kernels::default() })
     })
 }
 
@@ -83,23 +75,13 @@ impl OpenKernels {
     ///
     /// If the driver rejects the text. The next call tries again.
     pub(crate) fn kernel(&self, recipe: &Recipe) -> Result<Arc<Kernel>, BackendError> {
-        let cell = {
-            let mut kernels = self.kernels.lock();
-            match kernels.get(recipe) {
-                Some(cell) => Arc::clone(cell),
-                None => Arc::clone(kernels.entry(recipe.clone()).or_default()),
+        self.kernels.get_or_make(recipe, || {
+            let binary = self.programs.binaries.lock().get(recipe).cloned();
+            match binary.and_then(|binary| Kernel::load(&self.device, &binary).ok()) {
+                Some(kernel) => Ok(kernel),
+                None => self.programs.make(&self.device, recipe),
             }
-        };
-        let mut kernel = cell.0.lock();
-        if let Some(kernel) = &*kernel {
-            return Ok(Arc::clone(kernel));
-        }
-        let binary = self.programs.binaries.lock().get(recipe).cloned();
-        let made = match binary.and_then(|binary| Kernel::load(&self.device, &binary).ok()) {
-            Some(made) => made,
-            None => self.programs.make(&self.device, recipe)?,
-        };
-        Ok(Arc::clone(kernel.insert(Arc::new(made))))
+        })
     }
 }
 
@@ -112,26 +94,15 @@ impl Programs {
     /// Makes the kernel of a recipe: from its binary on disk, or by compiling the text.
     fn make(&self, device: &Arc<OpenClDevice>, recipe: &Recipe) -> Result<Kernel, BackendError> {
         let text = recipe.text();
-        let on_disk = match place::disk()? {
+        let on_disk = match disk()? {
             Some(disk) => key(device, &text).ok().map(|key| (disk, key)),
             None => None,
         };
-        if let Some((disk, key)) = &on_disk {
-            let refusal = match disk.read(key) {
-                Found::Nothing => None,
-                Found::Unusable(reason) => Some(reason),
-                Found::Program(binary) => match Kernel::load(device, &binary) {
-                    Ok(kernel) => {
-                        log::debug!("made a program of opencl from {}", disk.path(key).display());
-                        self.binaries.lock().insert(recipe.clone(), binary.into());
-                        return Ok(kernel);
-                    }
-                    Err(error) => Some(format!("the driver refuses it: {error}")),
-                },
-            };
-            if let Some(reason) = refusal {
-                log::warn!("{} is not used, and made again: {reason}", disk.path(key).display());
-            }
+        let kept =
+            on_disk.as_ref().and_then(|(disk, key)| disk.load(key, |binary| Kernel::load(device, binary)));
+        if let Some((kernel, binary)) = kept {
+            self.binaries.lock().insert(recipe.clone(), binary.into());
+            return Ok(kernel);
         }
         let start = Instant::now();
         let kernel = Kernel::compile(device, &text, recipe, on_disk)?;
@@ -152,6 +123,16 @@ impl Programs {
         }
         self.binaries.lock().insert(new.recipe, binary.into());
     }
+}
+
+/// Where programs are kept for other processes, or `None` if they are not.
+///
+/// # Errors
+///
+/// If the variable `DEVICE_PROGRAM_CACHE` has an invalid value.
+fn disk() -> Result<Option<&'static Disk>, BackendError> {
+    static DISK: LazyLock<Result<Option<Disk>, String>> = LazyLock::new(|| Disk::of_user("opencl-programs"));
+    DISK.as_ref().map(Option::as_ref).map_err(BackendError::invalid)
 }
 
 /// What the program of a text follows from on a device.

@@ -4,6 +4,7 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use device_generated_kernels::{Place, Plan, Step, Value};
 use device_opencl::sys::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_MEM_READ_WRITE, cl_event, cl_int, cl_mem,
 };
@@ -12,8 +13,6 @@ use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
 use crate::cache::OpenKernels;
-use crate::generate::element::Value;
-use crate::generate::{Place, Plan, Step, Target};
 use crate::program::Arguments;
 
 /// How long a launch waits for a kernel that was compiled for it, before its binary is kept. PoCL has more in
@@ -88,7 +87,6 @@ impl Array {
 /// its arrays only.
 pub(crate) unsafe fn enqueue(
     plan: &Plan,
-    target: Target,
     arrays: &[Array],
     launch: &Launch<'_>,
     open: &OpenKernels,
@@ -111,7 +109,7 @@ pub(crate) unsafe fn enqueue(
     for (step, kernel) in plan.steps.iter().zip(&kernels) {
         let mut arguments = kernel.arguments();
         // SAFETY: the kernel is the one of the step's recipe, and the caller promises what it accesses.
-        unsafe { set(&mut arguments, step, target, arrays, &scratch) }?;
+        unsafe { set(&mut arguments, step, plan.wide, arrays, &scratch) }?;
         let axes = 1 + step.items.iter().rposition(|&items| items > 1).unwrap_or(0);
         let items = step.items.as_ptr();
         let group = step.group.as_ptr();
@@ -201,7 +199,7 @@ impl Drop for Event {
 unsafe fn set(
     arguments: &mut Arguments<'_>,
     step: &Step,
-    target: Target,
+    wide: bool,
     arrays: &[Array],
     scratch: &[Scratch],
 ) -> Result<(), BackendError> {
@@ -214,7 +212,7 @@ unsafe fn set(
         // that it is one.
         unsafe { arguments.add(&buffer) }?;
         // SAFETY: it is a number.
-        unsafe { add_index(arguments, first + offset, target) }?;
+        unsafe { add_index(arguments, first + offset, wide) }?;
     }
     for value in &step.values {
         // SAFETY: it is a number of at most eight bytes.
@@ -231,7 +229,7 @@ unsafe fn set(
     }
     for &index in &step.indices {
         // SAFETY: it is a number.
-        unsafe { add_index(arguments, index, target) }?;
+        unsafe { add_index(arguments, index, wide) }?;
     }
     Ok(())
 }
@@ -239,8 +237,8 @@ unsafe fn set(
 /// # Safety
 ///
 /// The next parameter is an index.
-unsafe fn add_index(arguments: &mut Arguments<'_>, index: i64, target: Target) -> Result<(), BackendError> {
-    if target.wide {
+unsafe fn add_index(arguments: &mut Arguments<'_>, index: i64, wide: bool) -> Result<(), BackendError> {
+    if wide {
         // SAFETY: it is a number.
         return unsafe { arguments.add_number(index) };
     }

@@ -1,22 +1,16 @@
 #![doc = include_str!("../README.md")]
 
 mod cache;
-mod disk;
 mod enqueue;
-mod generate;
-mod place;
 mod program;
-mod quick_hash;
 mod set;
 
+pub use device_generated_kernels::{CustomKernel, Value};
 use device_kernels::{KERNEL_SETS, KernelSet, KernelSetDescriptor};
 use device_registry::backend::LoadFailure;
 
 pub use crate::cache::compilations;
-#[doc(hidden)]
-pub use crate::disk::replace_program;
-pub use crate::generate::element::Value;
-pub use crate::set::CustomKernel;
+pub use crate::set::launch;
 #[doc(hidden)]
 pub use crate::set::plan_groups;
 

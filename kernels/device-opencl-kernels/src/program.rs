@@ -3,13 +3,11 @@
 use std::ffi::CStr;
 use std::ptr;
 
+use device_generated_kernels::{Disk, Key, Recipe};
 use device_opencl::sys::{cl_kernel, cl_program};
 use device_opencl::{OpenClDevice, OpenClError, OpenClFunctions, OpenClProgram};
 use device_registry::backend::BackendError;
 use parking_lot::{Mutex, MutexGuard};
-
-use crate::disk::{Disk, Key};
-use crate::generate::Recipe;
 
 /// The options that every program is built with.
 pub(crate) const OPTIONS: &CStr = c"-w";
@@ -175,16 +173,16 @@ impl Arguments<'_> {
 
 #[cfg(test)]
 mod tests {
+    use device_generated_kernels::{Plan, Traits};
     use device_registry::backend::BackendErrorKind;
 
     use super::*;
-    use crate::generate::{self, Target, Traits};
 
     const ONE: &str = "kernel void run(global int *p, int value) { p[0] = value; }";
 
     fn compile(device: &OpenClDevice, text: &str) -> Result<Kernel, BackendError> {
-        let target = Target { traits: Traits { doubles: true, groups: false, units: 1 }, wide: false };
-        let plan = generate::plan(&device_kernels_conformance::calls()[0], target).unwrap();
+        let traits = Traits { doubles: true, groups: false, units: 1 };
+        let plan = Plan::of(&device_kernels_conformance::calls()[0], traits, &[]).unwrap();
         Kernel::compile(device, text, &plan.steps[0].recipe, None)
     }
 

@@ -189,6 +189,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
             }
             "report" => println!("{}", backends().report()),
+            "observers" => println!("{}", device_registry::activity::observers().report()),
             "use" => {
                 for text in arguments.by_ref().take_while(|argument| argument != "then") {
                     match round_trip(&text) {

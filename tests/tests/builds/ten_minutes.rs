@@ -38,7 +38,8 @@ fn the_page_prints_what_it_shows() {
             "sh" if text.starts_with("sudo apt-get install ") => has_installed = true,
             "sh" if text.starts_with("cargo new ") => {}
             "sh" => {
-                let (variables, arguments) = text.split_once("cargo run -q").expect("it runs the program");
+                let (variables, arguments) = text.split_once("cargo run").expect("it runs the program");
+                let arguments = arguments.trim().trim_start_matches("-q");
                 let build = run(&mut project.cargo(["build", "--quiet"]));
                 assert!(build.status.success(), "{build:?}");
                 let mut program = project.command(artifacts().join("debug").join(project.name()));

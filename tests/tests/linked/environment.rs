@@ -52,6 +52,24 @@ fn the_default_selection_is_what_auto_means() {
     }
 }
 
+/// The program does not link `device-trace`.
+#[test]
+fn a_variable_of_a_crate_that_is_not_linked_is_noted() {
+    let observers = |variable: &str, value: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probe"));
+        let output = command.arg("observers").env(variable, value).output().expect("the probe starts");
+        String::from_utf8(output.stdout).expect("the probe prints UTF-8")
+    };
+    for variable in ["DEVICE_TRACE", "DEVICE_TRACE_ON_OOM", "DEVICE_FLIGHT_RECORDER"] {
+        let expected = format!(
+            "{variable} is set, and has no effect: this program does not link `device-trace`, which reads it"
+        );
+        let report = observers(variable, "1");
+        assert!(report.contains(&expected), "{report}");
+        assert!(!observers(variable, "").contains(variable));
+    }
+}
+
 #[test]
 fn without_variables_everything_sound_works() {
     assert_eq!(probe(NONE, &["use", "steady", "cpu"]), "steady: ok on steady:0\ncpu: ok on cpu\n");

@@ -334,6 +334,52 @@ fn the_book_has_every_page_of_the_docs_once() {
     expect_none(&wrong);
 }
 
+/// READMEs are shown where the paths of rustdoc lead nowhere, and docs.rs has no page of this project's yet.
+#[test]
+fn readmes_have_no_links_that_only_rustdoc_has() {
+    let packages: Vec<String> = files("toml")
+        .iter()
+        .filter_map(|(_, text)| Some(text.split_once("\nname = \"")?.1.split_once('"')?.0.to_owned()))
+        .collect();
+    assert!(packages.len() > 50, "{packages:?}");
+    let mut wrong = Vec::new();
+    for (path, text) in pages().iter().filter(|(path, _)| path.ends_with("README.md")) {
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let page = target.strip_prefix("https://docs.rs/").and_then(|rest| rest.split('/').next());
+            let is_own = page.is_some_and(|page| packages.iter().any(|package| package == page));
+            if is_own || (target.contains("::") && !target.contains("//")) {
+                wrong.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    expect_none(&wrong);
+}
+
+/// The messages that a page has as its headings: parts between dots, each of which a source prints.
+#[test]
+fn troubleshooting_has_messages_that_are_printed() {
+    let page = fs::read_to_string(workspace().join("docs/troubleshooting.md")).expect("it is there");
+    // A text of several lines continues behind a backslash.
+    let join = |(_, text): &(_, String)| {
+        let mut lines = text.lines();
+        let first = lines.next().unwrap_or_default().to_owned();
+        lines.fold(first, |text, line| match text.strip_suffix('\\') {
+            Some(text) => format!("{text}{}", line.trim_start()),
+            None => format!("{text}\n{line}"),
+        })
+    };
+    let sources: Vec<String> = files("rs").iter().map(join).collect();
+    let headings: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("### `")?.strip_suffix('`')).collect();
+    assert!(headings.len() >= 8, "{headings:?}");
+    // Mesa prints it.
+    let ours = headings.iter().filter(|heading| !heading.contains("XDG_RUNTIME_DIR"));
+    let parts = ours.flat_map(|heading| heading.split('…')).map(str::trim).filter(|part| !part.is_empty());
+    let is_printed = |part: &&str| sources.iter().any(|text| text.contains(*part));
+    let wrong: Vec<String> = parts.filter(|part| !is_printed(part)).map(str::to_owned).collect();
+    expect_none(&wrong);
+}
+
 #[test]
 fn prose_ends_where_code_does() {
     let files = [files("md"), files("rs")].concat();

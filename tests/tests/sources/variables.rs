@@ -9,7 +9,7 @@ use std::path::Path;
 use device_registry_tests::{files, workspace};
 
 /// The files of crates that read variables by other means, how often, and what they read.
-const READERS: [(&str, usize, &str); 28] = [
+const READERS: [(&str, usize, &str); 29] = [
     ("crates/device-config/src/apply.rs", 1, "whether DEVICE_DEFAULT is set"),
     ("crates/device-conformance/src/environment.rs", 5, "what a test runs, in a process of a test"),
     ("crates/device-conformance/src/process.rs", 3, "the variables of a child, in a process of a test"),
@@ -31,13 +31,18 @@ const READERS: [(&str, usize, &str); 28] = [
     ("crates/devices/src/lib.rs", 1, "whether folders of plugins are named"),
     ("crates/entry-points-macros/src/group.rs", 2, "what Cargo says to a macro"),
     ("crates/entry-points-macros/src/rustc_args.rs", 1, "whether an editor runs a macro"),
-    ("crates/entry-points/src/group.rs", 3, "switches and options by name"),
+    ("crates/entry-points/src/group.rs", 4, "switches and options by name, and whether others are set"),
     ("integrations/burn/device-burn-backend", 4, "names of devices, and of ways to compute"),
     ("integrations/onnxruntime/src/choice.rs", 1, "names of backends, and whether the CPU may compute"),
     ("integrations/torch/src/choice.rs", 1, "names and numbers of devices"),
     ("integrations/torch/src/counts.rs", 1, "whether the CPU may compute"),
+    ("kernels/device-cuda-kernels/src/products.rs", 1, "whether NVIDIA's libraries compute"),
     ("kernels/device-kernels-plugin/src/header.rs", 1, "a folder, of its tests"),
-    ("kernels/device-opencl-kernels/src/place.rs", 3, "folders, which an elevated process does not ask for"),
+    (
+        "kernels/device-generated-kernels/src/place.rs",
+        3,
+        "folders, which an elevated process does not ask for",
+    ),
 ];
 
 /// The functions of `std::env` that read variables, its folders for a user included.

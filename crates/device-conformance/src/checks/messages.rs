@@ -47,7 +47,13 @@ fn out_of_memory_tells_what_was_asked(context: &Context) -> Result<(), Failure> 
         ensure!(asked == TOO_MUCH as u64, "expected a requested length of {TOO_MUCH}, got {asked}");
     }
     let said = error.to_string();
-    ensure!(said.contains(&TOO_MUCH.to_string()), "expected {TOO_MUCH} in the message, got {said:?}");
+    // In bytes, or in a unit of which it is a whole number.
+    let units = [("", 0), (" KiB", 10), (" MiB", 20), (" GiB", 30), (" TiB", 40), (" PiB", 50), (" EiB", 60)];
+    let says = |&(unit, shift): &(&str, u32)| said.contains(&format!("{}{unit}", TOO_MUCH as u64 >> shift));
+    ensure!(
+        units.iter().filter(|&(_, shift)| TOO_MUCH as u64 >> shift > 0).any(says),
+        "expected {TOO_MUCH} bytes in the message, got {said:?}"
+    );
     Ok(())
 }
 

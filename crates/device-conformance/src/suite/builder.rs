@@ -39,6 +39,8 @@ pub struct Suite {
     pub(super) devices: Vec<String>,
     /// In addition to the variable's.
     pub(super) required: Vec<String>,
+    /// Whether the filters have to select one.
+    pub(super) some_check: bool,
     pub(super) unsupported: Vec<Expectation>,
     pub(super) expected_failures: Vec<Expectation>,
     pub(super) time_limit: Duration,
@@ -60,6 +62,7 @@ impl Suite {
             backends: Vec::new(),
             devices: Vec::new(),
             required: Vec::new(),
+            some_check: false,
             unsupported: Vec::new(),
             expected_failures: Vec::new(),
             time_limit: DEFAULT_TIME_LIMIT,
@@ -81,6 +84,13 @@ impl Suite {
             self.backends.push(backend);
         }
         self.devices.push(device.to_owned());
+        self
+    }
+
+    /// Fails if the filters among the arguments select no check, unless they are for a list. Otherwise that
+    /// passes, as in each test program: `cargo test FILTER` runs all of them.
+    pub fn some_check(mut self) -> Self {
+        self.some_check = true;
         self
     }
 

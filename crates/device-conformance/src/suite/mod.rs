@@ -90,6 +90,11 @@ impl Suite {
         let Plan { trials, mut problems } = Plan::new(&suite, &host, &suite.required(), &summary);
         let conclusion = libtest_mimic::run(&arguments, trials);
         problems.extend(host.end());
+        let ran = conclusion.num_passed + conclusion.num_failed + conclusion.num_ignored;
+        if suite.some_check && ran == 0 && !arguments.list {
+            let filtered = conclusion.num_filtered_out;
+            problems.push(format!("none of the {filtered} tests is selected; `--list` lists them"));
+        }
         let summary = summary.lock();
         problems.extend(
             summary

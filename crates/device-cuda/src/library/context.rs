@@ -1,11 +1,15 @@
 //! The primary context of a device: retained, and current to a thread for the length of a call.
 
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::OnceLock;
 
-use cudarc::driver::sys::{CUcontext, CUdevice};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute, CUevent};
+use parking_lot::Mutex;
 
 use super::functions::Functions;
+use super::pool::Pool;
 use super::{Device, Library};
 use crate::error::CudaError;
 
@@ -17,7 +21,15 @@ use crate::error::CudaError;
 pub(crate) struct PrimaryContext {
     device: Device,
     handle: CUcontext,
+    /// What temporary memory is from.
+    pool: OnceLock<Pool>,
+    /// Events that were dropped, for the next ones: without times, and with them. Making and destroying one
+    /// takes longer than recording it.
+    events: [Mutex<Vec<CUevent>>; 2],
 }
+
+/// How many events of a kind are kept.
+const MOST_EVENTS: usize = 64;
 
 // SAFETY: the reference lets a context be current to any thread, and its handle is an address without data of
 // a thread.
@@ -31,7 +43,12 @@ impl PrimaryContext {
         let mut handle = ptr::null_mut();
         // SAFETY: the driver gave the device's handle, and `handle` is a place for one pointer.
         unsafe { device.library.0.cuDevicePrimaryCtxRetain(&mut handle, device.device) }?;
-        Ok(Self { device, handle })
+        Ok(Self { device, handle, pool: OnceLock::new(), events: Default::default() })
+    }
+
+    /// A number that the driver knows of the device.
+    pub(crate) fn attribute(&self, attribute: CUdevice_attribute) -> Result<c_int, CudaError> {
+        self.device.attribute(attribute)
     }
 
     pub(crate) fn device(&self) -> CUdevice {
@@ -50,6 +67,39 @@ impl PrimaryContext {
     pub(crate) fn make_current(&self) -> Result<(), CudaError> {
         // SAFETY: `self` retains the context, and a driver's context is not dropped while its device is open.
         unsafe { self.library().0.cuCtxSetCurrent(self.handle) }
+    }
+
+    /// Temporary memory's pool, which is made at the first call. The next one tries again after an error.
+    pub(super) fn pool(&self) -> Result<&Pool, CudaError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool);
+        }
+        // Of two threads, one keeps its pool.
+        let pool = Pool::create(self.device)?;
+        Ok(self.pool.get_or_init(|| pool))
+    }
+
+    /// An event that was kept. It still says what it was recorded for last.
+    pub(super) fn kept_event(&self, timed: bool) -> Option<CUevent> {
+        self.events[usize::from(timed)].lock().pop()
+    }
+
+    /// Keeps an event for the next one, or destroys it. Streams that wait for it still do, by the reference
+    /// of `cudaEventRecord`: a wait uses what the event was recorded for when the wait was submitted.
+    pub(super) fn keep_event(&self, timed: bool, event: CUevent) {
+        let mut events = self.events[usize::from(timed)].lock();
+        if events.len() < MOST_EVENTS {
+            return events.push(event);
+        }
+        drop(events);
+        self.destroy_event(event);
+    }
+
+    /// Destroys an event, which the caller gives away.
+    pub(super) fn destroy_event(&self, event: CUevent) {
+        // SAFETY: the caller has the event for itself. The reference lets an event be destroyed before it is
+        // reached, and releases it then.
+        self.dispose(|cuda| unsafe { cuda.cuEventDestroy_v2(event) });
     }
 
     /// Free and total memory of the device, in bytes.
@@ -82,6 +132,10 @@ impl PrimaryContext {
 
 impl Drop for PrimaryContext {
     fn drop(&mut self) {
+        drop(self.pool.take());
+        let events: Vec<_> =
+            self.events.iter_mut().flat_map(|events| std::mem::take(events.get_mut())).collect();
+        events.into_iter().for_each(|event| self.destroy_event(event));
         // SAFETY: `retain` retained it once for this value, and everything made in it holds this value, so
         // nothing is left.
         log_failure(unsafe { self.library().0.cuDevicePrimaryCtxRelease_v2(self.device.device) });
@@ -90,7 +144,7 @@ impl Drop for PrimaryContext {
 
 /// Logs an error that no caller receives. A lost device has nothing to release, and its loss is reported
 /// elsewhere; the driver of a process that ends has released everything.
-fn log_failure(outcome: Result<(), CudaError>) {
+pub(super) fn log_failure(outcome: Result<(), CudaError>) {
     if let Err(error) = outcome
         && !error.is_loss()
     {

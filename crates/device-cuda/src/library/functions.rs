@@ -10,10 +10,26 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
 
 use cudarc::driver::sys;
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUhostFn, CUresult, CUstream, CUuuid,
+    CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUhostFn, CUjit_option,
+    CUmemoryPool, CUmodule, CUresult, CUstream, CUuuid,
 };
 
 use crate::error::{CudaError, SUCCESS};
+
+/// `CUmemPoolProps` of the CUDA driver API reference, 11.2 to 13.0.
+#[repr(C)]
+pub(super) struct PoolProperties {
+    /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
+    pub(super) allocation_type: c_int,
+    pub(super) handle_types: c_int,
+    /// `CU_MEM_LOCATION_TYPE_DEVICE`.
+    pub(super) location_type: c_int,
+    pub(super) location: c_int,
+    pub(super) security_attributes: *mut c_void,
+    pub(super) largest: usize,
+    pub(super) usage: c_ushort,
+    pub(super) reserved: [c_uchar; 54],
+}
 
 /// A table of function pointers, with a method for each. The method makes an error of a result, with the
 /// function's name.
@@ -129,7 +145,35 @@ functions! {
     fn cuEventRecord(event: CUevent, stream: CUstream);
     fn cuEventQuery(event: CUevent);
     fn cuEventSynchronize(event: CUevent);
+    fn cuModuleLoadDataEx(
+        module: *mut CUmodule,
+        image: *const c_void,
+        count: c_uint,
+        options: *mut CUjit_option,
+        values: *mut *mut c_void
+    );
+    fn cuModuleUnload(module: CUmodule);
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+    fn cuLaunchKernel(
+        function: CUfunction,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared_len: c_uint,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void
+    );
+    fn cuMemAllocFromPoolAsync(pointer: *mut CUdeviceptr, len: usize, pool: CUmemoryPool, stream: CUstream);
+    fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream);
+    fn cuMemPoolDestroy(pool: CUmemoryPool);
     unchecked:
+    // CUDA 11.2. Versions of `cudarc` differ in the names of what the properties have.
+    fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const PoolProperties);
+    fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
     // The first version, which every driver has. Drivers of CUDA 12.8 and later have a second one as well.
     fn cuEventElapsedTime(milliseconds: *mut f32, start: CUevent, end: CUevent);
     // CUDA 10.1. The driver writes the thread's former mode over the new one.

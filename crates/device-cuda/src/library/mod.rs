@@ -7,7 +7,9 @@
 
 mod context;
 mod functions;
+mod kernel;
 mod memory;
+mod pool;
 mod stream;
 
 use std::ffi::{CStr, OsString, c_char, c_int};
@@ -22,6 +24,7 @@ use crate::error::CudaError;
 
 pub(crate) use self::context::PrimaryContext;
 use self::functions::Functions;
+pub use self::kernel::{CudaBatch, CudaKernel, CudaTemporary};
 pub(crate) use self::memory::{DeviceMemory, DeviceRange, PinnedMemory};
 pub(crate) use self::stream::{Event, HostFunction, Refused, Stream};
 
@@ -135,6 +138,14 @@ impl Library {
         };
         Some((text(Functions::cuGetErrorName)?, text(Functions::cuGetErrorString)?))
     }
+}
+
+/// The newest version of CUDA that this machine's driver offers, as the major and the minor number. `None` if
+/// there is no driver.
+#[must_use]
+pub fn driver_version() -> Option<(i32, i32)> {
+    let version = Library::open().ok()?.version().ok()?;
+    Some((version / 1000, version % 1000 / 10))
 }
 
 /// A code as errors show it: `CUDA_ERROR_OUT_OF_MEMORY (2): out of memory`.

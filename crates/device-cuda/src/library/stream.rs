@@ -215,18 +215,29 @@ impl Stream {
         })
     }
 
-    /// Enqueues a new event.
+    /// Enqueues an event, which is new to the caller.
     pub(crate) fn record(self: &Arc<Self>, timed: bool) -> Result<Event, CudaError> {
-        let flags =
-            if timed { CUevent_flags::CU_EVENT_DEFAULT } else { CUevent_flags::CU_EVENT_DISABLE_TIMING };
         let current = self.context.enter()?;
-        let mut handle = ptr::null_mut();
-        // SAFETY: the context is current, and `handle` is a place for one pointer.
-        unsafe { current.functions().cuEventCreate(&mut handle, flags as u32) }?;
-        let event = Event { context: Arc::clone(&self.context), stream: Arc::downgrade(self), handle };
+        let handle = match self.context.kept_event(timed) {
+            Some(kept) => kept,
+            None => {
+                let flags = match timed {
+                    true => CUevent_flags::CU_EVENT_DEFAULT,
+                    false => CUevent_flags::CU_EVENT_DISABLE_TIMING,
+                };
+                let mut handle = ptr::null_mut();
+                // SAFETY: the context is current, and `handle` is a place for one pointer.
+                unsafe { current.functions().cuEventCreate(&mut handle, flags as u32) }?;
+                handle
+            }
+        };
         // SAFETY: the event was made in the stream's context, which is current.
-        unsafe { current.functions().cuEventRecord(event.handle, self.handle) }?;
-        Ok(event)
+        if let Err(error) = unsafe { current.functions().cuEventRecord(handle, self.handle) } {
+            // Not for the next one.
+            self.context.destroy_event(handle);
+            return Err(error);
+        }
+        Ok(Event { context: Arc::clone(&self.context), stream: Arc::downgrade(self), handle, timed })
     }
 
     /// Holds later work back until an event is reached, which may be of any context.
@@ -308,13 +319,14 @@ fn done(outcome: Result<(), CudaError>) -> Result<bool, CudaError> {
     }
 }
 
-/// An event that was recorded once, when it was made. Dropping it destroys the event; streams that wait for
-/// it still do.
+/// An event that was recorded once, when it was made. Dropping it leaves it to the next one; streams that
+/// wait for it still do.
 pub(crate) struct Event {
     context: Arc<PrimaryContext>,
     /// The stream that recorded it, unless that was dropped.
     stream: Weak<Stream>,
     handle: CUevent,
+    timed: bool,
 }
 
 // SAFETY: the reference allows calls on an event from any thread, and its handle is an address without data
@@ -369,8 +381,6 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: `Stream::record` made the event once for this value. The reference lets an event be
-        // destroyed before it is reached, and releases it then.
-        self.context.dispose(|cuda| unsafe { cuda.cuEventDestroy_v2(self.handle) });
+        self.context.keep_event(self.timed, self.handle);
     }
 }

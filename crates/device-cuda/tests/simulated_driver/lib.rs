@@ -5,7 +5,7 @@
 //! It is a library with the driver's file name and the functions that the backend calls, so that tests go the
 //! whole way from a `Buffer` through `cudarc`'s loading and a C call to bytes and back. It has two devices of
 //! 256 MiB, whose memory has addresses that are invalid on the host. A stream is a thread with a queue. It
-//! runs no kernels.
+//! runs kernels that a simulated compiler has made (see `kernel`), on the processor, and no PTX.
 //!
 //! It is **strict**: a call that the reference forbids or leaves undefined ends the process with a message,
 //! where hardware may continue, or write into memory of others. See the callers of `misuse`.
@@ -16,6 +16,7 @@
 //! | `SIMULATED_CUDA_FAULT=700@5` | the fifth copy or memset that is executed fails with this code, and from then on everything in its context |
 //! | `SIMULATED_CUDA_REFUSE=cuStreamQuery:900@3` | the third call of this function returns this code and does nothing; `@3-5` the third to the fifth |
 //! | `SIMULATED_CUDA_TELL=cuLaunchHostFunc:700@3` | that call does what it does, and returns the code as one of earlier work |
+//! | `SIMULATED_CUDA_MULTIPROCESSORS=132` | so many, and not 4 |
 //! | `SIMULATED_CUDA_CAPTURE=1` | as if another thread captured a stream in the global mode all the time: querying a stream is a misuse, unless the thread's mode is relaxed |
 //! | `SIMULATED_CUDA_IDLE=1` | querying a stream without work is a misuse |
 //! | `SIMULATED_CUDA_UNTIMED=1` | a timed event is a misuse |
@@ -23,19 +24,24 @@
 #![allow(non_snake_case, reason = "the names are the driver's")]
 
 mod errors;
+mod kernel;
 mod memory;
 mod orders;
 mod state;
 mod stream;
 
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ushort, c_void};
+use std::ptr;
 use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUgraph, CUhostFn, CUjit_option,
-    CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus, CUuuid,
+    self, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction, CUgraph, CUhostFn,
+    CUjit_option, CUmemoryPool, CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus,
+    CUuuid,
 };
 
+use crate::kernel::Kernel;
 use crate::memory::Place;
 use crate::orders::Order;
 use crate::state::{DEVICES, MEMORY, misuse, state};
@@ -51,8 +57,18 @@ const NOT_READY: u32 = 600;
 
 type Answer = Result<(), u32>;
 
+/// How many functions were called.
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+/// How many functions of the driver were called, for tests.
+#[unsafe(no_mangle)]
+extern "C" fn simulatedCalls() -> u64 {
+    CALLS.load(Ordering::Relaxed)
+}
+
 /// Goes around each function.
 fn call(name: &str, run: impl FnOnce() -> Answer) -> u32 {
+    CALLS.fetch_add(1, Ordering::Relaxed);
     state::set_call(name);
     if stream::is_in_host_function() {
         misuse("it is called within a host function");
@@ -163,7 +179,9 @@ driver! {
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS => 1,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => 8,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => 9,
-            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 4,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => {
+                std::env::var("SIMULATED_CUDA_MULTIPROCESSORS").map_or(4, |count| count.parse().expect("a number"))
+            }
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_WARP_SIZE => 32,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK => 1024,
             CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => 99 << 10,
@@ -455,8 +473,17 @@ driver! {
         options: *mut CUjit_option,
         values: *mut *mut c_void
     ) {
-        let _ = module;
-        state::current()?;
+        let device = state::current()?;
+        // SAFETY: the caller vouches for a binary, or for a text with a zero at its end, and none is shorter.
+        if unsafe { image.cast::<[u8; 4]>().read() } == kernel::MAGIC[..4] {
+            // SAFETY: it is an image of the simulated compiler.
+            let kernel = unsafe { Kernel::load(device, image) };
+            let mut state = state();
+            let handle = state.new_handle();
+            state.modules.insert(handle, kernel);
+            put(module, ptr::without_provenance_mut(handle));
+            return Ok(());
+        }
         // SAFETY: the caller vouches for a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(image.cast()) };
         // SAFETY: the caller vouches for `count` options.
@@ -478,8 +505,112 @@ driver! {
     }
 
     fn cuModuleUnload(module: CUmodule) {
-        misuse(format_args!("the module {module:?} cannot have been loaded"))
+        let device = state::current()?;
+        match state().modules.remove(&module.addr()) {
+            Some(kernel) if kernel.device == device => Ok(()),
+            Some(_) => misuse("a module of another context than the current one"),
+            None => misuse(format_args!("{module:?} is no module, or was unloaded before")),
+        }
     }
+
+    fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) {
+        state::current()?;
+        // SAFETY: the caller vouches for a text with a zero at its end.
+        let name = unsafe { CStr::from_ptr(name) };
+        put(function, ptr::without_provenance_mut(Kernel::of(module.addr(), name.to_bytes())?));
+        Ok(())
+    }
+
+    fn cuLaunchKernel(
+        function: CUfunction,
+        blocks_x: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads_x: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared_len: c_uint,
+        stream: CUstream,
+        arguments: *mut *mut c_void,
+        extra: *mut *mut c_void
+    ) {
+        if shared_len != 0 || !extra.is_null() {
+            misuse("dynamic shared memory, or arguments in a buffer, which are not simulated");
+        }
+        let (blocks, threads) = ([blocks_x, blocks_y, blocks_z], [threads_x, threads_y, threads_z]);
+        let stream = Stream::of(stream)?;
+        // SAFETY: the caller vouches for the arguments.
+        unsafe { kernel::launch(function.addr(), blocks, threads, &stream, arguments) }
+    }
+
+    fn cuMemAllocFromPoolAsync(pointer: *mut CUdeviceptr, len: usize, pool: CUmemoryPool, stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        if state().pools.get(&pool.addr()) != Some(&stream.device()) {
+            misuse(format_args!("{pool:?} is no pool of the stream's device"));
+        }
+        if len == 0 {
+            return Err(INVALID_VALUE);
+        }
+        put(pointer, state().allocate(stream.device(), len)?);
+        Ok(())
+    }
+
+    fn cuMemFreeAsync(pointer: CUdeviceptr, stream: CUstream) {
+        let stream = Stream::of(stream)?;
+        state().free_in_order(stream.device(), pointer);
+        stream.submit(Work::Free(pointer));
+        Ok(())
+    }
+
+    fn cuMemPoolDestroy(pool: CUmemoryPool) {
+        state::started()?;
+        match state().pools.remove(&pool.addr()) {
+            Some(_) => Ok(()),
+            None => misuse(format_args!("{pool:?} is no pool, or was destroyed before")),
+        }
+    }
+}
+
+/// The first numbers of `CUmemPoolProps`.
+#[repr(C)]
+struct PoolProperties {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    location: c_int,
+}
+
+/// # Safety
+///
+/// The arguments are what the CUDA driver API reference asks for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemPoolCreate(pool: *mut CUmemoryPool, properties: *const PoolProperties) -> u32 {
+    call("cuMemPoolCreate", || {
+        // SAFETY: the caller vouches for the properties.
+        let of = unsafe { &*properties };
+        if (of.allocation_type, of.handle_types, of.location_type) != (1, 0, 1) {
+            return Err(INVALID_VALUE);
+        }
+        let device = known(of.location)?;
+        let mut state = state();
+        let handle = state.new_handle();
+        state.pools.insert(handle, device);
+        put(pool, ptr::without_provenance_mut(handle));
+        Ok(())
+    })
+}
+
+/// # Safety
+///
+/// The arguments are what the CUDA driver API reference asks for.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_int, value: *mut c_void) -> u32 {
+    call("cuMemPoolSetAttribute", || {
+        if attribute != 4 || value.is_null() || !state().pools.contains_key(&pool.addr()) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(())
+    })
 }
 
 /// # Safety

@@ -2,6 +2,8 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
+use std::ops::{Deref, DerefMut};
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,8 +42,61 @@ impl Drop for Uses {
 
 pub(crate) struct Allocation {
     pub(crate) device: usize,
-    bytes: Arc<RwLock<Box<[u8]>>>,
+    bytes: Arc<RwLock<Guarded>>,
     uses: Uses,
+    /// Whether it was taken back in a stream's order, by work that may not be done.
+    pub(crate) in_order: bool,
+}
+
+/// Bytes between two zones that no kernel may write to.
+pub(crate) struct Guarded {
+    /// In units that are aligned as any type of a kernel.
+    all: Box<[u128]>,
+    len: usize,
+}
+
+const UNIT: usize = size_of::<u128>();
+/// The bytes of each zone.
+const ZONE: usize = 256 * UNIT;
+const GUARD: u8 = 0xE5;
+
+impl Guarded {
+    fn new(len: usize) -> Self {
+        let units = (2 * ZONE + len).div_ceil(UNIT);
+        let mut new = Self { all: vec![u128::from_ne_bytes([GUARD; UNIT]); units].into(), len };
+        new.fill(JUNK);
+        new
+    }
+
+    fn all(&self) -> &[u8] {
+        // SAFETY: the units are so many bytes, each of which has a value.
+        unsafe { slice::from_raw_parts(self.all.as_ptr().cast(), self.all.len() * UNIT) }
+    }
+
+    /// Ends the process if a zone was written to.
+    pub(crate) fn check(&self) {
+        let (before, rest) = self.all().split_at(ZONE);
+        for (zone, of) in [(before, "before"), (&rest[self.len..], "behind")] {
+            if *zone != [GUARD; ZONE + UNIT][..zone.len()] {
+                misuse(format_args!("a kernel has written {of} memory of {} bytes", self.len));
+            }
+        }
+    }
+}
+
+impl Deref for Guarded {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.all()[ZONE..ZONE + self.len]
+    }
+}
+
+impl DerefMut for Guarded {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the zones and the bytes between are less than all units.
+        unsafe { slice::from_raw_parts_mut(self.all.as_mut_ptr().cast::<u8>().add(ZONE), self.len) }
+    }
 }
 
 impl Allocation {
@@ -66,9 +121,18 @@ impl State {
         let start = self.next_address;
         self.next_address += (blocks + BLOCK) as CUdeviceptr;
         self.contexts[device].used += blocks;
-        let bytes = Arc::new(RwLock::new(vec![JUNK; len].into()));
-        self.allocations.insert(start, Allocation { device, bytes, uses: Uses::default() });
+        let bytes = Arc::new(RwLock::new(Guarded::new(len)));
+        let in_order = false;
+        self.allocations.insert(start, Allocation { device, bytes, uses: Uses::default(), in_order });
         Ok(start)
+    }
+
+    /// Takes memory back whose last work is not done yet.
+    pub(crate) fn free_in_order(&mut self, device: usize, pointer: CUdeviceptr) {
+        match self.allocations.get_mut(&pointer) {
+            Some(found) if found.device == device && !found.in_order => found.in_order = true,
+            _ => misuse(format_args!("{pointer:#x} is freed, which is no allocation, or was freed before")),
+        }
     }
 
     pub(crate) fn free_memory(&self, device: usize) -> usize {
@@ -132,13 +196,22 @@ impl State {
 
 /// A range in an allocation, in use.
 pub(crate) struct Place {
-    bytes: Arc<RwLock<Box<[u8]>>>,
-    start: usize,
+    pub(crate) bytes: Arc<RwLock<Guarded>>,
+    pub(crate) start: usize,
     len: usize,
     _use: Uses,
 }
 
 impl Place {
+    /// The rest of an allocation of this device, from an address in it or at its end.
+    pub(crate) fn rest(device: usize, pointer: CUdeviceptr) -> Self {
+        let state = state();
+        let found = state.allocations.range(..=pointer).next_back();
+        let len = found.and_then(|(base, found)| found.len().checked_sub((pointer - base) as usize));
+        drop(state);
+        Self::new(device, pointer, len.unwrap_or(1))
+    }
+
     /// The range must lie within an allocation of this device.
     pub(crate) fn new(device: usize, pointer: CUdeviceptr, len: usize) -> Self {
         let state = state();
@@ -148,6 +221,9 @@ impl Place {
             Some((start, found)) if start as usize + len <= found.len() => {
                 if found.device != device {
                     misuse("memory of another context than the stream's");
+                }
+                if found.in_order {
+                    misuse(format_args!("{pointer:#x} was freed in the order of a stream"));
                 }
                 let (bytes, start) = (Arc::clone(&found.bytes), start as usize);
                 Self { bytes, start, len, _use: found.uses.clone() }

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use cudarc::driver::sys::{CUcontext, CUdeviceptr};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::kernel::Kernel;
 use crate::memory::{Allocation, Pinned};
 use crate::stream::{Event, Stream};
 use crate::{Answer, NOT_INITIALIZED};
@@ -28,6 +29,8 @@ pub(crate) struct State {
     pub(crate) pinned: BTreeMap<usize, Pinned>,
     pub(crate) streams: HashMap<usize, Arc<Stream>>,
     pub(crate) events: HashMap<usize, Arc<Event>>,
+    pub(crate) modules: HashMap<usize, Arc<Kernel>>,
+    pub(crate) pools: HashMap<usize, usize>,
     pub(crate) next_handle: usize,
 }
 
@@ -48,6 +51,8 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         pinned: BTreeMap::new(),
         streams: HashMap::new(),
         events: HashMap::new(),
+        modules: HashMap::new(),
+        pools: HashMap::new(),
         next_handle: 0x5EED_0000,
     })
 });
@@ -158,10 +163,12 @@ impl State {
             self.pinned.values().filter(|of| of.device == device).count(),
             self.streams.values().filter(|of| of.device() == device).count(),
             self.events.values().filter(|of| of.device() == device).count(),
+            self.modules.values().filter(|of| of.device == device).count(),
+            self.pools.values().filter(|&&of| of == device).count(),
         ];
-        if left != [0; 4] {
+        if left != [0; 6] {
             misuse(format_args!(
-                "a context is destroyed with {left:?} allocations, pinned, streams, events in it"
+                "a context is destroyed with {left:?} allocations, pinned, streams, events, modules, pools in it"
             ));
         }
     }

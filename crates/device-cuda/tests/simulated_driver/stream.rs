@@ -12,19 +12,38 @@ use std::time::{Duration, Instant};
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream, CUstreamCaptureMode};
 use parking_lot::{Condvar, Mutex};
 
+use crate::kernel::Launch;
 use crate::memory::{Place, Uses};
 use crate::orders::is_set;
 use crate::state::{self, alive, misuse, state};
 use crate::{Answer, INVALID_VALUE, put};
 
 pub(crate) enum Work {
-    Write { from: HostPlace, to: Place },
-    Read { from: Place, to: HostPlace },
-    Copy { from: Place, to: Place },
-    Set { to: Place, pattern: Vec<u8> },
-    Host { function: unsafe extern "C" fn(*mut c_void), data: usize },
+    Write {
+        from: HostPlace,
+        to: Place,
+    },
+    Read {
+        from: Place,
+        to: HostPlace,
+    },
+    Copy {
+        from: Place,
+        to: Place,
+    },
+    Set {
+        to: Place,
+        pattern: Vec<u8>,
+    },
+    Host {
+        function: unsafe extern "C" fn(*mut c_void),
+        data: usize,
+    },
     Record(Arc<Record>),
     Wait(Arc<Record>),
+    Kernel(Launch),
+    /// Memory that is taken back in this order.
+    Free(CUdeviceptr),
 }
 
 /// A range of the host, in use if it is pinned.
@@ -225,7 +244,8 @@ impl Stream {
         if EXECUTED.fetch_add(1, Ordering::Relaxed).is_multiple_of(16) {
             thread::sleep(Duration::from_micros(300));
         }
-        let is_operation = !matches!(work, Work::Host { .. } | Work::Record(_) | Work::Wait(_));
+        let is_operation =
+            !matches!(work, Work::Host { .. } | Work::Record(_) | Work::Wait(_) | Work::Free(_));
         if let Some((code, left)) = &*FAULT
             && is_operation
             && left.fetch_sub(1, Ordering::SeqCst) == 1
@@ -236,6 +256,7 @@ impl Stream {
         match work {
             Work::Record(record) => record.reach(),
             // After a failure no work is done, and no host function is called.
+            Work::Free(pointer) if failed => state().free(self.device, pointer),
             _ if failed => {}
             Work::Write { from, to } => to.change(|bytes| {
                 // SAFETY: the caller that submitted the write keeps the bytes until it is done.
@@ -276,6 +297,8 @@ impl Stream {
                 IN_HOST_FUNCTION.set(false);
             }
             Work::Wait(record) => record.wait(),
+            Work::Kernel(launch) => launch.run(),
+            Work::Free(pointer) => state().free(self.device, pointer),
         }
     }
 }

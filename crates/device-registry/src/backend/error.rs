@@ -12,7 +12,10 @@ use std::sync::Arc;
 /// use device_registry::backend::{BackendError, BackendErrorKind};
 ///
 /// let error = BackendError::out_of_memory(4096, Some(100));
-/// assert_eq!(error.to_string(), "out of memory: 4096 bytes asked for, 100 free");
+/// assert_eq!(error.to_string(), "out of memory: 4096 bytes asked for, 100 bytes free");
+///
+/// let error = BackendError::out_of_memory(3 << 29, Some(130_023_424));
+/// assert_eq!(error.to_string(), "out of memory: 1.5 GiB asked for, 124 MiB free");
 ///
 /// let error = BackendError::lost("the device fell off the bus").with_source(std::io::Error::other("Xid 79"));
 /// assert_eq!(error.kind(), BackendErrorKind::Lost);
@@ -59,9 +62,9 @@ impl BackendError {
     #[must_use]
     pub fn out_of_memory(asked: u64, free: Option<u64>) -> Self {
         let kind = BackendErrorKind::OutOfMemory { asked, free };
-        match free {
-            Some(free) => Self::new(kind, format_args!("{asked} bytes asked for, {free} free")),
-            None => Self::new(kind, format_args!("{asked} bytes asked for")),
+        match free.map(|free| sizes(asked, free)) {
+            Some([asked, free]) => Self::new(kind, format_args!("{asked} asked for, {free} free")),
+            None => Self::new(kind, format_args!("{} asked for", size(asked))),
         }
     }
 
@@ -119,6 +122,23 @@ impl BackendError {
     }
 }
 
+/// Two numbers of bytes for a message, of which the first is too large: exact if they look alike otherwise.
+pub(crate) fn sizes(asked: u64, limit: u64) -> [String; 2] {
+    match [asked, limit].map(size) {
+        [one, other] if one == other => [asked, limit].map(|bytes| format!("{bytes} bytes")),
+        both => both,
+    }
+}
+
+/// A number of bytes: exact below a mebibyte, and else in the largest unit that is not above it.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["MiB", "GiB", "TiB", "PiB", "EiB"];
+    let Some(unit) = (bytes.max(1).ilog2() / 10).checked_sub(2) else { return format!("{bytes} bytes") };
+    let value = bytes as f64 / (1_u64 << (20 + 10 * unit)) as f64;
+    let digits = usize::from(value.fract() >= 0.05 && value < 100.0);
+    format!("{value:.digits$} {}", UNITS[unit as usize])
+}
+
 impl fmt::Display for BackendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
@@ -135,5 +155,27 @@ impl fmt::Display for BackendError {
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_differ() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            ((1 << 20) - 1, "1048575 bytes"),
+            (1 << 20, "1 MiB"),
+            (3 << 19, "1.5 MiB"),
+            (943_718_400, "900 MiB"),
+            (1 << 40, "1 TiB"),
+            (1 << 60, "1 EiB"),
+            (u64::MAX, "16 EiB"),
+        ] {
+            assert_eq!(size(bytes), expected);
+        }
+        assert_eq!(sizes((1 << 30) + 1, 1 << 30), ["1073741825 bytes", "1073741824 bytes"]);
     }
 }

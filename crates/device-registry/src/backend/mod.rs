@@ -31,7 +31,7 @@ mod driver;
 // The system says whether the process is elevated.
 #[allow(unsafe_code)]
 mod elevated;
-mod error;
+pub(crate) mod error;
 mod event_driver;
 mod fault;
 mod fill_pattern;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::backend::error::size;
 use crate::backend::{Api, AttributeValue, Attributes, DeviceUuid, PciAddress, Version};
 
 /// The properties of a device: facts that do not change while the program runs.
@@ -303,7 +304,7 @@ impl fmt::Display for DeviceProperties {
             parts.push(self.kind.to_string());
         }
         parts.extend(self.driver.as_ref().map(|driver| format!("driver {driver}")));
-        parts.extend(self.total_memory.map(|bytes| format!("{} MiB", bytes >> 20)));
+        parts.extend(self.total_memory.map(size));
         parts.extend(self.uuid.map(|uuid| format!("uuid={uuid}")));
         parts.extend(self.pci.map(|pci| format!("pci={pci}")));
         f.pad(&parts.join(", "))

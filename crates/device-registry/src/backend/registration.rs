@@ -19,7 +19,7 @@ pub(crate) const RESERVED: &[&str] = &["auto", "default", "all", "none"];
 
 /// The variables that the crates of this repository read, to notice misspelt ones; `_*` stands for a group's
 /// variables. A test looks for others in the sources.
-const VARIABLES: [&str; 38] = [
+const VARIABLES: [&str; 41] = [
     "DEVICE_BACKEND_*",
     "DEVICE_BURN_DEVICE",
     "DEVICE_BURN_ENGINES_*",
@@ -31,6 +31,9 @@ const VARIABLES: [&str; 38] = [
     "DEVICE_CONFORMANCE_REQUIRE",
     "DEVICE_CONFORMANCE_SEED",
     "DEVICE_CONFORMANCE_TIME_LIMIT",
+    "DEVICE_CUDA_CUBLASLT",
+    "DEVICE_CUDA_LIBRARIES",
+    "DEVICE_CUDA_NVRTC",
     "DEVICE_DEFAULT",
     "DEVICE_FILE_GROUPS_*",
     "DEVICE_FLIGHT_RECORDER",

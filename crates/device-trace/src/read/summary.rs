@@ -121,7 +121,8 @@ impl Trace {
         }
         waits.sort_by_key(|&(duration, ..)| std::cmp::Reverse(duration));
         let all = sum(waits.iter().map(|&(duration, ..)| duration));
-        writeln!(f, "\nThe host waited {} times, {} in all. The longest:", waits.len(), time(all))?;
+        let times = if waits.len() == 1 { "once" } else { &format!("{} times", waits.len()) };
+        writeln!(f, "\nThe host waited {times}, {} in all. The longest:", time(all))?;
         for (duration, track, slice) in waits.iter().take(5) {
             let device = slice.device.as_deref().unwrap_or_default();
             let open = if slice.duration.is_none() { ", and still does" } else { "" };

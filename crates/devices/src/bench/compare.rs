@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::Failure;
 use crate::bench::record::{FORMAT, Measurement, Record};
+use crate::bench::time;
 use crate::output::{Cell, GREEN, Output, PLAIN, RED, Table, bytes};
 
 /// A measurement that both runs have.
@@ -15,18 +16,29 @@ use crate::output::{Cell, GREEN, Output, PLAIN, RED, Table, bytes};
 struct Compared<'a> {
     #[serde(flatten)]
     measurement: &'a Measurement,
+    /// Its time in the first run.
+    before: f64,
     /// The time of the second run, divided by the first's.
     ratio: f64,
 }
 
-pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<ExitCode, Failure> {
+/// Fails if a ratio is above `most`.
+pub(crate) fn run(
+    before: &Path,
+    after: &Path,
+    most: Option<f64>,
+    output: &mut Output,
+) -> Result<ExitCode, Failure> {
     let first = read(before)?;
     let second = read(after)?;
     let mut compared = Vec::new();
     for measurement in &second.measurements {
         let other = first.measurements.iter().find(|other| is_same(other, measurement));
-        compared
-            .extend(other.map(|other| Compared { measurement, ratio: measurement.seconds / other.seconds }));
+        compared.extend(other.map(|other| Compared {
+            measurement,
+            before: other.seconds,
+            ratio: measurement.seconds / other.seconds,
+        }));
     }
     let has = |record: &Record, wanted: &Measurement| {
         record.measurements.iter().any(|other| is_same(other, wanted))
@@ -40,12 +52,15 @@ pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<Ex
             after.display()
         )));
     }
+    let slower = compared.iter().filter(|compared| most.is_some_and(|most| compared.ratio > most)).count();
+    let code = if slower == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if output.is_json() {
         output.document(&compared)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
-    let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME, AFTER / BEFORE"], &[2, 3]);
-    for Compared { measurement, ratio } in &compared {
+    let titles = ["DEVICE", "OPERATION", "SIZE", "BEFORE", "AFTER", "AFTER / BEFORE"];
+    let mut table = Table::new(titles, &[2, 3, 4, 5]);
+    for Compared { measurement, before, ratio } in &compared {
         let style = match ratio {
             ratio if *ratio > 1.1 => RED,
             ratio if *ratio < 0.9 => GREEN,
@@ -55,6 +70,8 @@ pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<Ex
             Cell::from(&measurement.device),
             Cell::from(measurement.what()),
             Cell::from(measurement.bytes.map(bytes).unwrap_or_default()),
+            Cell::from(time(*before)),
+            Cell::from(time(measurement.seconds)),
             Cell::styled(style, format_args!("{ratio:.2}")),
         ]);
     }
@@ -62,7 +79,10 @@ pub(crate) fn run(before: &Path, after: &Path, output: &mut Output) -> Result<Ex
     if only > 0 {
         output.line(format_args!("\n{only} measurements are in one of the files only."))?;
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(most) = most.filter(|_| slower > 0) {
+        output.line(format_args!("\n{slower} of {} take more than {most} times as long.", compared.len()))?;
+    }
+    Ok(code)
 }
 
 /// Whether both are of the same operation, at the same size.

@@ -20,9 +20,13 @@ use crate::output::{Cell, Output, RED, Table, bytes, outside, styled};
 
 pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failure> {
     if let [before, after] = &bench.compare[..] {
-        return compare::run(before, after, output);
+        return compare::run(before, after, bench.fail_above, output);
     }
     let devices = selected(&bench.devices)?;
+    if let ([_], [device]) = (&bench.devices[..], &devices[..]) {
+        // Its error, before the head of an empty table.
+        device.open()?;
+    }
     // What is measured for minutes has to have a place.
     for file in bench.csv.iter().chain(&bench.chart) {
         fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
@@ -72,7 +76,8 @@ fn benchmarks() -> Result<Vec<&'static dyn KernelBenchmark>, Failure> {
     let benchmarks = benchmarks.map_err(|error| Failure::Other(ErrorChain::new(&error).to_string()))?;
     if benchmarks.is_empty() {
         let message = "this program links no benchmark of kernels: the crate `devices-kernels` has one, for the \
-                       operators of device-kernels";
+                       operators of device-kernels; in this project's repository, `cd kernels && cargo run \
+                       --release -p devices-kernels -- bench --kernels`";
         return Err(Failure::Usage(message.to_owned()));
     }
     Ok(benchmarks)
@@ -128,7 +133,7 @@ fn rate(measurement: &Measurement) -> String {
 fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-6 => format!("{:.0} ns", s * 1e9),
-        s if s < 1e-3 => format!("{:.2} us", s * 1e6),
+        s if s < 1e-3 => format!("{:.2} µs", s * 1e6),
         s if s < 1.0 => format!("{:.2} ms", s * 1e3),
         s => format!("{s:.2} s"),
     }

@@ -44,7 +44,7 @@ const FEW: usize = 8;
 
 /// Connected operations of one thread that wait.
 pub(crate) struct Chain {
-    pub(crate) client: Arc<Client>,
+    pub(crate) client: &'static Client,
     /// The thread whose operations they are.
     pub(crate) owner: Arc<Unreported>,
     /// The value of all elements, if it is one operation that fills a tensor, and that operation. Operations
@@ -242,6 +242,14 @@ fn is_same(a: &RegistryTensor, b: &RegistryTensor) -> bool {
 }
 
 impl Fill {
+    fn value(self) -> Scalar {
+        match self {
+            Self::Zero => Scalar::Int(0),
+            Self::One => Scalar::Int(1),
+            Self::Scalar(value) => value,
+        }
+    }
+
     fn of(elementwise: &Elementwise) -> Option<Self> {
         match (elementwise.operator, &elementwise.terms[..]) {
             (Operator::Copy, [Term::Literal(scalar)]) => {
@@ -279,6 +287,10 @@ thread_local! {
 }
 
 impl Pending for Chain {
+    fn value(&self) -> Option<Scalar> {
+        self.fill.as_ref().map(|(fill, _)| fill.value())
+    }
+
     fn settle(&self) -> Result<(), Refused> {
         if self.run() {
             return Ok(());

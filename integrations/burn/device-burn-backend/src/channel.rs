@@ -66,8 +66,8 @@ impl Handle {
     fn move_to(self, device: &RegistryDevice) -> Self {
         let target = burn_router::get_client::<RegistryChannel>(device);
         let held = match self.held {
-            Held::Tensor(tensor) => self.client.move_to(tensor, &target),
-            failed @ Held::Failed(_) => failed,
+            held @ Held::Failed(_) => held,
+            held => self.client.move_to(held, &target),
         };
         Self { held, client: target }
     }

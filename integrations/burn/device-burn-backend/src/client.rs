@@ -35,7 +35,9 @@ use crate::on_host;
 use crate::operation::{Operands, OperationName, Signature, Work, copy};
 use crate::profile::Windows;
 use crate::queue::{BurnQueue, Refused, Target, Written};
+use crate::quick::{Quick, Taken};
 use crate::random::{self, Random};
+use crate::slots;
 use crate::step::{Memory, Steps};
 use crate::storage::Storage;
 use crate::table::{Held, RegistryTensor, Table};
@@ -51,16 +53,18 @@ const EXPRESSION: &str = "expression";
 /// An operation runs on the thread that calls it, or is enqueued in the device's stream. No lock is held
 /// while burn's CPU engine computes.
 #[derive(Clone)]
-pub struct RegistryClient(Arc<Client>, Lease);
+pub struct RegistryClient(&'static Client, Lease);
 
 pub(crate) struct Client {
     device: RegistryDevice,
     pub(crate) queue: BurnQueue,
-    table: Arc<Table>,
+    pub(crate) table: Table,
     random: Random,
     pub(crate) counters: Counters,
     kernels: OnceLock<Option<&'static Kernels>>,
-    settled: Settled,
+    /// Whether its memory is the host's own.
+    is_host: OnceLock<bool>,
+    pub(crate) settled: Settled,
     /// The types of expressions that the device has kernels for.
     fusible: OnceLock<Option<DTypes>>,
     pub(crate) plans: Plans,
@@ -70,7 +74,7 @@ pub(crate) struct Client {
     warned: Mutex<Vec<usize>>,
 }
 
-/// The clients of the process. burn also keeps them forever.
+/// The clients of the process.
 static CLIENTS: LazyLock<Mutex<HashMap<Device, RegistryClient>>> = LazyLock::new(Mutex::default);
 
 impl RegistryClient {
@@ -79,20 +83,22 @@ impl RegistryClient {
     pub fn of(device: RegistryDevice) -> Self {
         let mut clients = CLIENTS.lock();
         let client = clients.entry(device.device()).or_insert_with(|| {
-            let client = Arc::new(Client {
+            // burn keeps it forever as well.
+            let client = Box::leak(Box::new(Client {
                 device,
                 queue: BurnQueue::new(device.device()),
-                table: Arc::default(),
+                table: Table::default(),
                 random: Random::default(),
                 counters: Counters::default(),
                 kernels: OnceLock::new(),
+                is_host: OnceLock::new(),
                 settled: Settled::default(),
                 fusible: OnceLock::new(),
                 plans: Plans::default(),
                 graphs: DashMap::new(),
                 windows: Windows::default(),
                 warned: Mutex::new(Vec::new()),
-            });
+            }));
             Self(client, Lease::default())
         });
         client.clone()
@@ -101,13 +107,13 @@ impl RegistryClient {
     /// What happened to the operations of this device. Those that this thread has left waiting run first.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
         self.0.counters.now(self.0.device.device())
     }
 
     /// Begins to count from zero.
     pub fn reset_counts(&self) {
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
         self.0.counters.reset();
     }
 
@@ -117,12 +123,26 @@ impl RegistryClient {
         self.0.table.len()
     }
 
-    fn run(&self, operation: OperationIr) {
+    fn begin(&self, operation: OperationIr) {
+        match operation {
+            OperationIr::Drop(tensor) => drop(self.0.table.take(tensor.id)),
+            // burn announces a tensor whose data it has registered already.
+            OperationIr::Init(_) => {}
+            operation => {
+                if let Quick::Other(taken) = self.0.quick(&operation, &self.1) {
+                    self.run(operation, taken);
+                }
+            }
+        }
+    }
+
+    /// Runs an operation that is not [quick](crate::quick).
+    fn run(&self, operation: OperationIr, taken: Option<Taken>) {
         #[cfg(not(feature = "burn-0-23"))]
         if let OperationIr::Distributed(operation) = operation {
             return crate::collective::run(self, operation);
         }
-        self.0.run(operation, &self.1);
+        self.0.run(operation, taken, &self.1);
     }
 
     /// The operation of `out` has failed.
@@ -133,19 +153,19 @@ impl RegistryClient {
 
     /// Takes a tensor at its last use, or shares it.
     pub(crate) fn tensor(&self, tensor: &TensorIr) -> Held {
-        let held = self.0.held(tensor, MOVE, &self.1);
+        let held = self.0.held(tensor, || MOVE, &self.1, self.0.is_host());
         self.1.registered();
         held
     }
 
     /// This client in a handle of the tensor `id`.
     pub(crate) fn leased(&self, id: TensorId) -> Self {
-        Self(Arc::clone(&self.0), Lease::new(id, &self.0.table))
+        Self(self.0, Lease::new(id))
     }
 
     /// This client, outside any handle.
     pub(crate) fn without_lease(&self) -> Self {
-        Self(Arc::clone(&self.0), Lease::default())
+        Self(self.0, Lease::default())
     }
 
     /// Adds a tensor that came from another device.
@@ -156,12 +176,13 @@ impl RegistryClient {
     }
 
     /// A tensor of this device on `target`, through the host: the target uploads it when a kernel needs it.
-    pub(crate) fn move_to(&self, tensor: RegistryTensor, target: &Self) -> Held {
-        let from = &*self.0;
-        let to = &*target.0;
-        if from.device == to.device {
-            return Held::Tensor(tensor);
-        }
+    pub(crate) fn move_to(&self, held: Held, target: &Self) -> Held {
+        let from = self.0;
+        let to = target.0;
+        let tensor = match held {
+            Held::Tensor(tensor) if from.device != to.device => tensor,
+            held => return held,
+        };
         let mut moved = Moved::default();
         // What the host has is uploaded when the other device needs it.
         let host = tensor.storage.host(&from.queue, &mut moved);
@@ -188,15 +209,22 @@ impl RouterClient for RegistryClient {
             }
             return;
         }
-        self.run(operation);
+        self.begin(operation);
         self.1.registered();
     }
 
     fn register(&self, operation: OperationIr) -> Vec<RouterTensor<Self>> {
         let tensor =
             |out: &TensorIr| RouterTensor::new(out.id, copy(&out.shape), out.dtype, self.leased(out.id));
-        let outputs = operation.outputs().map(tensor).collect();
-        self.register_op(operation);
+        let outputs = match self.0.quick(&operation, &self.1) {
+            Quick::Done(out) => vec![tensor(out)],
+            Quick::Other(taken) => {
+                let outputs = operation.outputs().map(tensor).collect();
+                self.run(operation, taken);
+                outputs
+            }
+        };
+        self.1.registered();
         outputs
     }
 
@@ -208,7 +236,7 @@ impl RouterClient for RegistryClient {
 
     fn sync(&self) -> Result<(), ExecutionError> {
         self.1.registered();
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
         let result = self.0.queue.synchronize();
         if let Some(failure) = failure::take_unreported(self.0.queue.device()) {
             return Err(failure.report());
@@ -219,12 +247,12 @@ impl RouterClient for RegistryClient {
     }
 
     fn flush(&self) {
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
     }
 
     fn profile_start(&self) -> Result<Option<ProfileToken>, ExecutionError> {
         self.1.registered();
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
         self.0.windows.open(&self.0.queue)
     }
 
@@ -234,7 +262,7 @@ impl RouterClient for RegistryClient {
         _options: ProfileOptions,
     ) -> Result<ProfileDuration, ExecutionError> {
         self.1.registered();
-        chain::settle_all(&self.0);
+        chain::settle_all(self.0);
         self.0.windows.close(token, &self.0.queue)
     }
 
@@ -243,16 +271,13 @@ impl RouterClient for RegistryClient {
     }
 
     fn create_empty_handle(&self) -> TensorId {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        TensorId::new(NEXT.fetch_add(1, Ordering::Relaxed))
+        slots::new_id()
     }
 
     fn register_tensor_data(&self, data: TensorData) -> RouterTensor<Self> {
         let shape = copy(data.shape());
         let dtype = data.dtype();
-        let tensor = RegistryTensor::on_host(&FlexTensor::from_data(data));
-        let id = self.add(Held::Tensor(tensor));
+        let id = self.add(Held::Host(FlexTensor::from_data(data)));
         RouterTensor::new(id, shape, dtype, self.leased(id))
     }
 
@@ -276,7 +301,7 @@ impl RouterClient for RegistryClient {
     fn execute_graph(&self, id: GraphId, bindings: GraphBindings) {
         let graph = self.0.graphs.get(&id).map(|graph| graph.clone());
         let operations = graph.map(|graph| graph.bind(bindings).operations).unwrap_or_default();
-        operations.into_iter().for_each(|operation| self.run(operation));
+        operations.into_iter().for_each(|operation| self.begin(operation));
         self.1.registered();
     }
 
@@ -289,20 +314,11 @@ impl RouterClient for RegistryClient {
 
 impl Client {
     /// Runs an operation, or makes it wait. Whatever happens, each of its outputs is in the table afterwards.
-    fn run(self: &Arc<Self>, mut operation: OperationIr, lease: &Lease) {
-        match operation {
-            OperationIr::Drop(tensor) => {
-                self.table.take(tensor.id);
-                return;
-            }
-            // burn announces a tensor whose data it has registered already.
-            OperationIr::Init(_) => return,
-            _ => {}
-        }
-        chain::begin_operation();
+    fn run(&'static self, mut operation: OperationIr, taken: Option<Taken>, lease: &Lease) {
         let name = OperationName::of(&operation);
         let operands = Operands::take(&mut operation);
-        let inputs = match self.inputs(name, &operands, lease) {
+        let inputs = taken.map_or_else(|| self.inputs(name, &operands, lease), |taken| *taken);
+        let inputs = match inputs {
             Ok(inputs) => inputs,
             Err(failure) => return self.fails(name, &operands, &failure, &Moved::default()),
         };
@@ -330,7 +346,8 @@ impl Client {
         match self.outputs(operation, name, &operands, inputs, &mut moved) {
             Ok((outputs, way)) => {
                 for (out, tensor) in operands.outputs.iter().zip(outputs) {
-                    self.table.insert(out.id, Held::Tensor(tensor));
+                    let held = if self.is_host() { tensor.into_held() } else { Held::Tensor(tensor) };
+                    self.table.insert(out.id, held);
                 }
                 self.counters.count(name, way, &moved);
             }
@@ -342,7 +359,7 @@ impl Client {
         moved.wait();
     }
 
-    fn fails(&self, name: OperationName, operands: &Operands, failure: &Failure, moved: &Moved) {
+    fn fails(&'static self, name: OperationName, operands: &Operands, failure: &Failure, moved: &Moved) {
         for out in &operands.outputs {
             self.table.insert(out.id, Held::Failed(failure.clone()));
         }
@@ -407,22 +424,30 @@ impl Client {
         let mut inputs = Inputs::new();
         // All of them, as those at their last use leave the table.
         for input in &operands.inputs {
-            match self.held(input, name, lease) {
-                Held::Tensor(tensor) => inputs.push(tensor),
-                Held::Failed(failure) => failed = failed.or(Some(failure)),
+            match self.held(input, || name, lease, false).into_tensor() {
+                Ok(tensor) => inputs.push(tensor),
+                Err(failure) => failed = failed.or(Some(failure)),
             }
         }
         failed.map_or(Ok(inputs), Err)
     }
 
-    /// A tensor for a use by a client with `lease`: it leaves the table if this is the last use.
-    fn held(&self, tensor: &TensorIr, name: OperationName, lease: &Lease) -> Held {
+    /// A tensor for a use by a client with `lease`: it leaves the table if this is the last use. `on_host`:
+    /// the use needs no storage that the tensor's other uses have too.
+    pub(crate) fn held(
+        &self,
+        tensor: &TensorIr,
+        name: impl FnOnce() -> OperationName,
+        lease: &Lease,
+        on_host: bool,
+    ) -> Held {
         let held = match tensor.status {
             TensorStatus::ReadWrite if lease.is_last_use(tensor.id) => self.table.take(tensor.id),
+            _ if on_host => self.table.get_for_host(tensor.id),
             _ => self.table.get(tensor.id),
         };
         held.unwrap_or_else(|| {
-            let signature = Signature::of_tensor(name, tensor.dtype, tensor.shape.clone());
+            let signature = Signature::of_tensor(name(), tensor.dtype, tensor.shape.clone());
             Held::Failed(self.failure(signature, Cause::Released(tensor.id.value())))
         })
     }
@@ -436,16 +461,6 @@ impl Client {
         inputs: Inputs,
         moved: &mut Moved,
     ) -> Result<(Outputs, Way), Cause> {
-        if let Some((input, out, view)) = describe::view(&operation)
-            && !fallback::is_quantized(input.dtype)
-        {
-            let input = &inputs[Operands::place(input)];
-            let layout =
-                fallback::isolate(|| view.layout(&input.layout, &out.shape)).map_err(Cause::Panicked)?;
-            if let Some(layout) = layout {
-                return Ok((Outputs::from_iter([input.view(layout)]), Way::View));
-            }
-        }
         let device = self.queue.device();
         if let Some((out, distribution)) = describe::random(&operation) {
             return self.random(name, operands, out, distribution, moved);
@@ -460,14 +475,15 @@ impl Client {
             let auto = KernelUse::current().map_err(Cause::InvalidVariable)? == KernelUse::Auto;
             // Under another policy, or an unknown one, it matters whether this very call has a kernel.
             let allow = Fallback::current() == Ok(Fallback::Allow);
-            if auto && allow && self.settled.has(name, operands) {
+            let is_settled = |first| self.settled.has(name, first);
+            if auto && allow && engine::first(operands).is_some_and(is_settled) {
                 return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
             }
             // Tensors that only the host has are joined there: the device gets it as one, if it needs it at
             // all.
-            if inputs.iter().all(|input| input.storage.is_on_host_alone())
-                && fallback::isolate(|| describe::joins(&operation, operands, &inputs, device))
-                    .map_err(Cause::KernelSetPanicked)?
+            if let Some(cat) = describe::cat(&operation)
+                && inputs.iter().all(|input| input.storage.is_on_host_alone())
+                && fallback::isolate(|| describe::joins(cat, device)).map_err(Cause::KernelSetPanicked)?
             {
                 return Ok((self.on_engine(operation, operands, inputs, moved)?, Way::Host));
             }
@@ -560,7 +576,13 @@ impl Client {
             layout: burn_flex::Layout::contiguous(out.shape.clone()),
             dtype: out.dtype,
         };
-        Ok(operands.outputs.iter().zip(written.map_err(Cause::Device)?).map(tensor).collect())
+        let written = written.map_err(Cause::Device)?;
+        for planned in steps.iter().map(|step| &step.planned) {
+            if let Some(name) = planned.set().and_then(|set| set.set().launch_name(planned.call())) {
+                self.counters.count_launch(name, 1, 1);
+            }
+        }
+        Ok(operands.outputs.iter().zip(written).map(tensor).collect())
     }
 
     /// Runs kernels with the memory of `storages` on the device.
@@ -600,7 +622,7 @@ impl Client {
     }
 
     /// The kernels of the backend, if a set is linked.
-    fn kernels(&self) -> Result<Option<&'static Kernels>, Cause> {
+    pub(crate) fn kernels(&self) -> Result<Option<&'static Kernels>, Cause> {
         if let Some(kernels) = self.kernels.get() {
             return Ok(*kernels);
         }
@@ -608,6 +630,19 @@ impl Client {
         let kernels = Kernels::of(self.queue.device()).map_err(Cause::Kernels)?;
         let kernels = (!kernels.sets().is_empty()).then_some(kernels);
         Ok(*self.kernels.get_or_init(|| kernels))
+    }
+
+    /// Whether no kernel needs memory of the device.
+    pub(crate) fn is_host(&self) -> bool {
+        if let Some(is_host) = self.is_host.get() {
+            return *is_host;
+        }
+        let is_host = |kernels: Option<&Kernels>| {
+            kernels.is_none_or(|kernels| kernels.sets().iter().all(|set| set.set().on_host().is_some()))
+        };
+        // A set that does not load, or panics here, does so where an operation runs, too.
+        let Ok(kernels) = self.kernels() else { return false };
+        *self.is_host.get_or_init(|| fallback::isolate(|| is_host(kernels)).unwrap_or(false))
     }
 
     fn random(
@@ -672,7 +707,7 @@ impl Client {
     }
 
     /// Whether the CPU may do an operation.
-    fn allow(&self, name: OperationName) -> Result<(), Cause> {
+    pub(crate) fn allow(&self, name: OperationName) -> Result<(), Cause> {
         match Fallback::current() {
             Ok(Fallback::Allow) => Ok(()),
             Ok(Fallback::Warn) => {
@@ -692,12 +727,12 @@ impl Client {
     }
 
     fn read(&self, tensor: &TensorIr, lease: &Lease) -> Result<TensorData, ExecutionError> {
-        let held = match self.held(tensor, READ, lease) {
-            Held::Tensor(held) => held,
+        let mut moved = Moved::default();
+        let flex = match self.held(tensor, || READ, lease, true) {
+            Held::Host(tensor) => Ok(tensor),
+            Held::Tensor(tensor) => tensor.into_flex(&self.queue, &mut moved),
             Held::Failed(failure) => return Err(failure.report()),
         };
-        let mut moved = Moved::default();
-        let flex = held.into_flex(&self.queue, &mut moved);
         self.counters.count_moved(READ, &moved);
         let failed = |cause| {
             let signature = Signature::of_tensor(READ, tensor.dtype, tensor.shape.clone());
@@ -710,7 +745,7 @@ impl Client {
 
     /// A new failure, which a `sync` of this thread returns unless a read does so before. The failure of an
     /// operation that waited stays what it is.
-    fn failure(&self, signature: Signature, cause: Cause) -> Failure {
+    pub(crate) fn failure(&self, signature: Signature, cause: Cause) -> Failure {
         let thread = Unreported::of_this_thread();
         self.failure_of(thread.as_deref(), signature, cause)
     }

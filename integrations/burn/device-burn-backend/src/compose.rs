@@ -2,13 +2,15 @@
 
 use burn_backend::{DType, Slice};
 use burn_ir::{
-    AttentionOpIr, BatchNormOpIr, PadModeIr, PadOpIr, ScalarIr, TensorIr, TensorStatus, Unfold4dOpIr,
-    Unfold4dOptionsIr,
+    AttentionOpIr, BatchNormOpIr, LayerNormOpIr, PadModeIr, PadOpIr, ScalarIr, TensorIr, TensorStatus,
+    Unfold4dOpIr, Unfold4dOptionsIr,
 };
 use burn_std::{BoolStore, IndexingUpdateOp};
 use device_kernels::{
-    Binary, Compare, Conv2d, Dims, Layout, LayoutError, Operator, Reduction, Unary, Update,
+    Binary, Compare, Conv2d, DType as KernelDType, Dims, Expression, Layout, LayoutError, Operator,
+    Reduction, Unary, Update,
 };
+use smallvec::SmallVec;
 
 use crate::dtype::dtype_of;
 use crate::mapping::{Mapping, Operand, scalar, update};
@@ -475,6 +477,36 @@ impl Mapping<'_> {
         composed.call(Binary::Mul, &[out, channels(&op.gamma)?], out)?;
         composed.call(Binary::Add, &[out, channels(&op.beta)?], out)?;
         composed.finish()
+    }
+
+    /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, for each row of the last dimension. Numbers of
+    /// 16 bits are computed as `f32`: their squares may be larger than any of them.
+    pub(crate) fn layer_norm(&self, op: &LayerNormOpIr) -> Option<Steps> {
+        let LayerNormOpIr { input, gamma, beta, epsilon, .. } = op;
+        let (last, len) = input.shape.iter().copied().enumerate().next_back()?;
+        // burn's engine says what is wrong with others.
+        let fits = |one: &TensorIr| one.dtype == input.dtype && one.shape[..] == [len];
+        if !fits(gamma) || !beta.iter().all(fits) {
+            return None;
+        }
+        let dtype = dtype_of(input.dtype)?;
+        let wide = if matches!(input.dtype, DType::F16 | DType::BF16) { KernelDType::F32 } else { dtype };
+        let expression = Expression::build(|e| {
+            let x = e.input(dtype).cast(wide);
+            let gamma = e.input(dtype).cast(wide);
+            let beta = beta.as_ref().map(|_| e.input(dtype).cast(wide));
+            let epsilon = e.input(wide);
+            let centred = x - x.mean([last]);
+            let variance = (centred * centred).mean([last]);
+            let scaled = centred / (variance + epsilon).sqrt() * gamma;
+            e.output(beta.map_or(scaled, |beta| scaled + beta).cast(dtype));
+        });
+        let mut inputs: SmallVec<[Operand; 4]> = SmallVec::new();
+        for tensor in [input, gamma].into_iter().chain(beta) {
+            inputs.push(self.input(tensor)?);
+        }
+        inputs.push(scalar(*epsilon));
+        self.expression(expression.ok()?, &inputs, self.out(0)?)
     }
 
     /// `x`, and where it is negative `x * slope`.

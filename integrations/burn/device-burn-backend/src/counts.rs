@@ -24,16 +24,17 @@ pub struct Counts {
     pub engine: Option<String>,
     /// The operations that ran, those with the longest time of fallbacks first.
     pub operations: Vec<OperationCount>,
-    /// Operations that ran together, the most launches first.
+    /// Operations that ran together, the most launches first. Also single ones whose kernel set [names its
+    /// launches](device_kernels::KernelSet::launch_name), such as a vendor's library does.
     pub launches: Vec<LaunchCount>,
 }
 
-/// How often operations ran together.
+/// How often operations ran together, or one by a kernel with a name of its own.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct LaunchCount {
     /// The operators of kernels that they are, such as `mul·add·relu`. Of more than eight there are the first
-    /// seven.
+    /// seven. Or the kernel's own name, such as `matmul by cuBLASLt`.
     pub operators: String,
     /// How many operations run together.
     pub operations: u64,
@@ -322,7 +323,7 @@ impl Counters {
         self.moved(counter, moved);
     }
 
-    /// Counts operations that ran together, as the expression of this name.
+    /// Counts operations that ran together, as the expression of this name, or one by a kernel of this name.
     pub(crate) fn count_launch(&self, name: &'static str, operations: usize, kernels: usize) {
         *self.launches.lock().entry((name, operations, kernels)).or_default() += 1;
     }

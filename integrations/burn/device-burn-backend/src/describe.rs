@@ -7,7 +7,7 @@
 use burn_backend::{DType, Distribution, Shape};
 use burn_flex::Layout;
 use burn_ir::{
-    ActivationOperationIr, BaseOperationIr, Conv1dOptionsIr, Conv2dOptionsIr, Conv3dOptionsIr,
+    ActivationOperationIr, BaseOperationIr, CatOpIr, Conv1dOptionsIr, Conv2dOptionsIr, Conv3dOptionsIr,
     ConvTranspose1dOptionsIr, ConvTranspose2dOptionsIr, ConvTranspose3dOptionsIr, CustomOpIr,
     FloatOperationIr, IntOperationIr, ModuleOperationIr, NumericOperationIr, OperationIr, PadModeIr,
     TensorIr,
@@ -22,9 +22,9 @@ use crate::compose::{self, Planes};
 use crate::dtype::dtype_of;
 use crate::elementwise::{Elementwise, Term, all_dims, elementwise};
 use crate::mapping::{Described, Mapping, Operand, layout_of, one, scalar, update, value};
-use crate::operation::Operands;
+use crate::operation::{Operands, copy};
 use crate::random::Numbers;
-use crate::step::Steps;
+use crate::step::{Memory, Steps};
 use crate::table::RegistryTensor;
 
 /// A view, by what changes in the layout.
@@ -75,27 +75,29 @@ pub(crate) fn random(operation: &OperationIr) -> Option<(&TensorIr, Distribution
     }
 }
 
-/// Whether `operation` joins tensors, by kernels that copy each of them.
-pub(crate) fn joins(
-    operation: &OperationIr,
-    operands: &Operands,
-    inputs: &[RegistryTensor],
-    device: Device,
-) -> bool {
-    use BaseOperationIr::Cat;
+/// Whether kernels of `device` join these tensors, by a copy of each.
+pub(crate) fn joins(cat: &CatOpIr, device: Device) -> bool {
+    let step = || {
+        let first = cat.tensors.first()?;
+        let array = |tensor: &TensorIr, memory| {
+            let layout = device_kernels::Layout::contiguous(&tensor.shape[..]).ok()?;
+            Some(Operand::array(dtype_of(tensor.dtype)?, layout, memory))
+        };
+        let len = *first.shape.get(cat.dim)?;
+        let part = array(&cat.out, Memory::Output(0))?.view(|layout| layout.slice(cat.dim, 0, len, 1))?;
+        let mapping = Mapping { operands: &Operands::default(), inputs: &[], device };
+        mapping.step(Operator::Copy, &[array(first, Memory::Input(0))?], &[part])
+    };
+    step().is_some()
+}
+
+/// The tensors that `operation` joins, if it does.
+pub(crate) fn cat(operation: &OperationIr) -> Option<&CatOpIr> {
     match operation {
-        OperationIr::BaseFloat(Cat(cat))
-        | OperationIr::BaseInt(Cat(cat))
-        | OperationIr::BaseBool(Cat(cat)) => {
-            let first = cat.tensors.first().and_then(|first| {
-                let mapping = Mapping { operands, inputs, device };
-                let part =
-                    mapping.out(0)?.view(|layout| layout.slice(cat.dim, 0, first.shape[cat.dim], 1))?;
-                mapping.step(Operator::Copy, &[mapping.input(first)?], &[part])
-            });
-            first.is_some()
-        }
-        _ => false,
+        OperationIr::BaseFloat(BaseOperationIr::Cat(cat))
+        | OperationIr::BaseInt(BaseOperationIr::Cat(cat))
+        | OperationIr::BaseBool(BaseOperationIr::Cat(cat)) => Some(cat),
+        _ => None,
     }
 }
 
@@ -235,7 +237,7 @@ impl Mapping<'_> {
             }
             SliceAssign(assign) => {
                 let out = self.out(0)?;
-                let copy = self.step(Operator::Copy, &[self.input(&assign.tensor)?], &[out])?;
+                let copy = self.copy(&assign.tensor, out)?;
                 let whole = Layout::contiguous(assign.tensor.shape.clone());
                 let part = View::Slice(&assign.ranges).layout(&whole, &assign.value.shape)?;
                 let part =
@@ -286,7 +288,7 @@ impl Mapping<'_> {
             return self.or_update(operator, [tensor, indices, values]);
         }
         let out = self.out(0)?;
-        let copy = self.step(Operator::Copy, &[self.input(tensor)?], &[out])?;
+        let copy = self.copy(tensor, out)?;
         let update = self.step(operator, &[self.input(indices)?, self.input(values)?], &[out])?;
         Some(Steps::from_iter([copy, update]))
     }
@@ -487,6 +489,7 @@ impl Mapping<'_> {
             Attention(op) => self.attention(op),
             Unfold4d(op) => self.patches(op),
             BatchNorm(op) => self.batch_norm(op),
+            LayerNorm(op) => self.layer_norm(op),
             EmbeddingBackward(op) => self.embedding_gradient(&op.indices, &op.out_grad),
             AdaptiveAvgPool3d(op) => self.adaptive_volumes(&op.x, false),
             AdaptiveAvgPool3dBackward(op) => self.adaptive_volumes(&op.grad, true),
@@ -586,9 +589,9 @@ impl View<'_> {
     pub(crate) fn layout(&self, layout: &Layout, shape: &Shape) -> Option<Layout> {
         let dims = layout.num_dims();
         match *self {
-            Self::Reshape => (layout.num_elements() == shape.num_elements())
-                .then(|| layout.reshape(shape.clone()))
-                .flatten(),
+            Self::Reshape => {
+                (layout.num_elements() == shape.num_elements()).then(|| layout.reshape(copy(shape))).flatten()
+            }
             Self::Expand => expand(layout, shape),
             Self::SwapDims(a, b) => (a < dims && b < dims).then(|| layout.transpose(a, b)),
             Self::Permute(axes) => {
@@ -621,7 +624,7 @@ fn expand(layout: &Layout, shape: &Shape) -> Option<Layout> {
             _ => return None,
         }
     }
-    Some(Layout::new(shape.clone(), strides, layout.start_offset()))
+    Some(Layout::new(copy(shape), strides, layout.start_offset()))
 }
 
 #[cfg(test)]

@@ -4,83 +4,135 @@
 //! and taking them out. It would pass the operations here to the engine unchanged (`burn-router` 0.22.1,
 //! `src/interpreter.rs`).
 
-use burn_backend::ops::{ActivationOps, FloatTensorOps};
+use std::slice;
+
+use burn_backend::ops::{ActivationOps, BoolTensorOps, FloatTensorOps, IntTensorOps};
 use burn_backend::{FloatDType, Scalar, Shape, Slice};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_ir::{
-    ActivationOperationIr, BaseOperationIr, CatOpIr, CreationOpIr, FloatOperationIr, NumericOperationIr,
-    OperationIr, ReduceDimOpIr, ScalarOpIr, ShapeOpIr, SliceAssignOpIr, TensorIr,
+    ActivationOperationIr, BaseOperationIr, BinaryOpIr, CatOpIr, CreationOpIr, FloatOperationIr, MatmulOpIr,
+    NumericOperationIr, OperationIr, ReduceDimOpIr, ReduceOpIr, ScalarOpIr, ShapeOpIr, SliceAssignOpIr,
+    TensorIr, UnaryOpIr,
 };
-use smallvec::SmallVec;
 
-use crate::operation::Operands;
+use crate::dtype::is_quantized;
+use crate::operation::{Operands, copy};
 
-/// A function of the engine, with the arguments that are not tensors and the places of the tensors.
-enum Direct<'a> {
-    New(fn(Shape, &FlexDevice, FloatDType) -> FlexTensor, &'a CreationOpIr),
-    Reshape(&'a ShapeOpIr),
-    SliceAssign(&'a [Slice], [usize; 2]),
-    Cat(&'a CatOpIr),
-    One(fn(FlexTensor) -> FlexTensor, usize),
-    Two(fn(FlexTensor, FlexTensor) -> FlexTensor, [usize; 2]),
-    Scalar(fn(FlexTensor, Scalar) -> FlexTensor, usize, Scalar),
-    Dim(fn(FlexTensor, usize) -> FlexTensor, usize, usize),
+/// An operation that is a call of the engine.
+pub(crate) struct Direct<'a> {
+    call: Call<'a>,
+    pub(crate) out: &'a TensorIr,
 }
 
-/// Runs an operation that is one of these, and takes its inputs. For another one, leaves them where they are.
-///
-/// # Panics
-///
-/// Where the engine does.
-pub(crate) fn run(operation: &OperationIr, inputs: &mut SmallVec<[FlexTensor; 4]>) -> Option<FlexTensor> {
-    Some(match direct(operation)? {
-        Direct::New(function, new) => function(new.out.shape.clone(), &FlexDevice, new.out.dtype.into()),
-        Direct::Cat(cat) if are_in_order(&cat.tensors, inputs) => {
-            Flex::float_cat(std::mem::take(inputs).into_vec(), cat.dim)
-        }
-        Direct::Reshape(reshape) if inputs.len() == 1 => {
-            Flex::float_reshape(inputs.remove(0), reshape.out.shape.clone())
-        }
-        Direct::SliceAssign(ranges, [0, 1]) if inputs.len() == 2 => {
-            let value = inputs.remove(1);
-            Flex::float_slice_assign(inputs.remove(0), ranges, value)
-        }
-        Direct::One(function, 0) if inputs.len() == 1 => function(inputs.remove(0)),
-        Direct::Scalar(function, 0, scalar) if inputs.len() == 1 => function(inputs.remove(0), scalar),
-        Direct::Dim(function, 0, dim) if inputs.len() == 1 => function(inputs.remove(0), dim),
-        Direct::Two(function, [0, 1]) if inputs.len() == 2 => {
-            let second = inputs.remove(1);
-            function(inputs.remove(0), second)
-        }
-        _ => return None,
-    })
+/// A function of the engine, with its arguments.
+#[derive(Clone, Copy)]
+enum Call<'a> {
+    New(fn(Shape, &FlexDevice, FloatDType) -> FlexTensor),
+    Reshape(&'a TensorIr),
+    SliceAssign(&'a [Slice], [&'a TensorIr; 2]),
+    Cat(fn(Vec<FlexTensor>, usize) -> FlexTensor, &'a CatOpIr),
+    One(fn(FlexTensor) -> FlexTensor, &'a TensorIr),
+    Two(fn(FlexTensor, FlexTensor) -> FlexTensor, [&'a TensorIr; 2]),
+    Scalar(fn(FlexTensor, Scalar) -> FlexTensor, &'a TensorIr, Scalar),
+    Dim(fn(FlexTensor, usize) -> FlexTensor, &'a TensorIr, usize),
 }
 
-/// Whether `tensors` are all the inputs, one after the other.
-fn are_in_order(tensors: &[TensorIr], inputs: &[FlexTensor]) -> bool {
-    let mut tensors = tensors.iter().enumerate();
-    tensors.len() == inputs.len() && tensors.all(|(place, tensor)| Operands::place(tensor) == place)
-}
+impl<'a> Direct<'a> {
+    /// The operation as such a call, if it is one.
+    pub(crate) fn of(operation: &'a OperationIr) -> Option<Self> {
+        match operation {
+            OperationIr::BaseFloat(BaseOperationIr::Cat(op)) => Some(cat(Flex::float_cat, op)),
+            OperationIr::BaseInt(BaseOperationIr::Cat(op)) => Some(cat(Flex::int_cat, op)),
+            OperationIr::BaseBool(BaseOperationIr::Cat(op)) => Some(cat(Flex::bool_cat, op)),
+            OperationIr::BaseFloat(operation) => base(operation),
+            OperationIr::NumericFloat(_, operation) => numeric(operation),
+            OperationIr::Float(_, operation) => float(operation),
+            OperationIr::Activation(operation) => activation(operation),
+            _ => None,
+        }
+    }
 
-fn direct(operation: &OperationIr) -> Option<Direct<'_>> {
-    match operation {
-        OperationIr::BaseFloat(operation) => base(operation),
-        OperationIr::NumericFloat(_, operation) => numeric(operation),
-        OperationIr::Float(_, operation) => float(operation),
-        OperationIr::Activation(operation) => activation(operation),
-        _ => None,
+    /// The operation, if it joins tensors.
+    pub(crate) fn joins(&self) -> Option<&'a CatOpIr> {
+        match self.call {
+            Call::Cat(_, cat) => Some(cat),
+            _ => None,
+        }
+    }
+
+    /// The tensors that it takes, in the order in which it takes them.
+    fn inputs(&self) -> impl Iterator<Item = &'a TensorIr> {
+        let all: (&[TensorIr], Option<&TensorIr>) = match self.call {
+            Call::New(_) => (&[], None),
+            Call::Cat(_, cat) => (&cat.tensors, None),
+            Call::SliceAssign(_, [first, second]) | Call::Two(_, [first, second]) => {
+                (slice::from_ref(first), Some(second))
+            }
+            Call::Reshape(input)
+            | Call::One(_, input)
+            | Call::Scalar(_, input, _)
+            | Call::Dim(_, input, _) => (slice::from_ref(input), None),
+        };
+        all.0.iter().chain(all.1)
+    }
+
+    /// Whether any of its tensors is quantized.
+    pub(crate) fn is_quantized(&self) -> bool {
+        self.inputs().chain([self.out]).any(|tensor| is_quantized(tensor.dtype))
+    }
+
+    /// Whether its inputs are the first `count` local identifiers, one after the other.
+    pub(crate) fn takes_in_order(&self, count: usize) -> bool {
+        self.inputs().map(Operands::place).eq(0..count)
+    }
+
+    /// The first input or, if there is none, the output.
+    pub(crate) fn first(&self) -> &'a TensorIr {
+        self.inputs().next().unwrap_or(self.out)
+    }
+
+    /// Calls the engine. `None` if any input is.
+    ///
+    /// # Panics
+    ///
+    /// Where the engine does. It has taken all inputs.
+    pub(crate) fn run(&self, mut take: impl FnMut(&TensorIr) -> Option<FlexTensor>) -> Option<FlexTensor> {
+        Some(match self.call {
+            Call::New(function) => function(copy(&self.out.shape), &FlexDevice, self.out.dtype.into()),
+            Call::Cat(function, cat) => {
+                let mut tensors = Vec::with_capacity(cat.tensors.len());
+                cat.tensors.iter().for_each(|input| tensors.extend(take(input)));
+                if tensors.len() < cat.tensors.len() {
+                    return None;
+                }
+                function(tensors, cat.dim)
+            }
+            Call::Reshape(input) => Flex::float_reshape(take(input)?, copy(&self.out.shape)),
+            Call::SliceAssign(ranges, [tensor, value]) => {
+                let tensor = take(tensor);
+                let value = take(value);
+                Flex::float_slice_assign(tensor?, ranges, value?)
+            }
+            Call::One(function, input) => function(take(input)?),
+            Call::Two(function, [lhs, rhs]) => {
+                let lhs = take(lhs);
+                let rhs = take(rhs);
+                function(lhs?, rhs?)
+            }
+            Call::Scalar(function, input, scalar) => function(take(input)?, scalar),
+            Call::Dim(function, input, dim) => function(take(input)?, dim),
+        })
     }
 }
 
 fn base(operation: &BaseOperationIr) -> Option<Direct<'_>> {
     use BaseOperationIr::*;
     Some(match operation {
-        Ones(op) => Direct::New(Flex::float_ones, op),
-        Zeros(op) => Direct::New(Flex::float_zeros, op),
-        Cat(op) => Direct::Cat(op),
-        Reshape(op) => Direct::Reshape(op),
-        SliceAssign(SliceAssignOpIr { tensor, ranges, value, .. }) => {
-            Direct::SliceAssign(ranges, [tensor, value].map(Operands::place))
+        Ones(CreationOpIr { out }) => Direct { call: Call::New(Flex::float_ones), out },
+        Zeros(CreationOpIr { out }) => Direct { call: Call::New(Flex::float_zeros), out },
+        Reshape(ShapeOpIr { input, out }) => Direct { call: Call::Reshape(input), out },
+        SliceAssign(SliceAssignOpIr { tensor, ranges, value, out }) => {
+            Direct { call: Call::SliceAssign(ranges, [tensor, value]), out }
         }
         _ => return None,
     })
@@ -89,17 +141,17 @@ fn base(operation: &BaseOperationIr) -> Option<Direct<'_>> {
 fn numeric(operation: &NumericOperationIr) -> Option<Direct<'_>> {
     use NumericOperationIr::*;
     Some(match operation {
-        Add(op) => two(Flex::float_add, &op.lhs, &op.rhs),
-        Sub(op) => two(Flex::float_sub, &op.lhs, &op.rhs),
-        Mul(op) => two(Flex::float_mul, &op.lhs, &op.rhs),
-        Div(op) => two(Flex::float_div, &op.lhs, &op.rhs),
+        Add(op) => two(Flex::float_add, op),
+        Sub(op) => two(Flex::float_sub, op),
+        Mul(op) => two(Flex::float_mul, op),
+        Div(op) => two(Flex::float_div, op),
         AddScalar(op) => scalar(Flex::float_add_scalar, op),
         SubScalar(op) => scalar(Flex::float_sub_scalar, op),
         MulScalar(op) => scalar(Flex::float_mul_scalar, op),
         DivScalar(op) => scalar(Flex::float_div_scalar, op),
-        Neg(op) => one(Flex::float_neg, &op.input),
-        Mean(op) => one(Flex::float_mean, &op.input),
-        Sum(op) => one(Flex::float_sum, &op.input),
+        Neg(op) => one(Flex::float_neg, op),
+        Mean(ReduceOpIr { input, out }) => Direct { call: Call::One(Flex::float_mean, input), out },
+        Sum(ReduceOpIr { input, out }) => Direct { call: Call::One(Flex::float_sum, input), out },
         MeanDim(op) => dim(Flex::float_mean_dim, op),
         SumDim(op) => dim(Flex::float_sum_dim, op),
         _ => return None,
@@ -109,13 +161,15 @@ fn numeric(operation: &NumericOperationIr) -> Option<Direct<'_>> {
 fn float(operation: &FloatOperationIr) -> Option<Direct<'_>> {
     use FloatOperationIr::*;
     Some(match operation {
-        Exp(op) => one(Flex::float_exp, &op.input),
-        Log(op) => one(Flex::float_log, &op.input),
+        Exp(op) => one(Flex::float_exp, op),
+        Log(op) => one(Flex::float_log, op),
         PowfScalar(op) => scalar(Flex::float_powf_scalar, op),
-        Recip(op) => one(Flex::float_recip, &op.input),
-        Sqrt(op) => one(Flex::float_sqrt, &op.input),
-        Tanh(op) => one(Flex::float_tanh, &op.input),
-        Matmul(op) => two(Flex::float_matmul, &op.lhs, &op.rhs),
+        Recip(op) => one(Flex::float_recip, op),
+        Sqrt(op) => one(Flex::float_sqrt, op),
+        Tanh(op) => one(Flex::float_tanh, op),
+        Matmul(MatmulOpIr { lhs, rhs, out }) => {
+            Direct { call: Call::Two(Flex::float_matmul, [lhs, rhs]), out }
+        }
         _ => return None,
     })
 }
@@ -123,30 +177,30 @@ fn float(operation: &FloatOperationIr) -> Option<Direct<'_>> {
 fn activation(operation: &ActivationOperationIr) -> Option<Direct<'_>> {
     use ActivationOperationIr::*;
     Some(match operation {
-        Relu(op) => one(Flex::relu, &op.input),
-        ReluBackward(op) => two(Flex::relu_backward, &op.lhs, &op.rhs),
-        Sigmoid(op) => one(Flex::sigmoid, &op.input),
-        SigmoidBackward(op) => two(Flex::sigmoid_backward, &op.lhs, &op.rhs),
+        Relu(op) => one(Flex::relu, op),
+        ReluBackward(op) => two(Flex::relu_backward, op),
+        Sigmoid(op) => one(Flex::sigmoid, op),
+        SigmoidBackward(op) => two(Flex::sigmoid_backward, op),
         _ => return None,
     })
 }
 
-fn one(function: fn(FlexTensor) -> FlexTensor, input: &TensorIr) -> Direct<'static> {
-    Direct::One(function, Operands::place(input))
+fn cat(function: fn(Vec<FlexTensor>, usize) -> FlexTensor, cat: &CatOpIr) -> Direct<'_> {
+    Direct { call: Call::Cat(function, cat), out: &cat.out }
 }
 
-fn two(
-    function: fn(FlexTensor, FlexTensor) -> FlexTensor,
-    lhs: &TensorIr,
-    rhs: &TensorIr,
-) -> Direct<'static> {
-    Direct::Two(function, [lhs, rhs].map(Operands::place))
+fn one<'a>(function: fn(FlexTensor) -> FlexTensor, op: &'a UnaryOpIr) -> Direct<'a> {
+    Direct { call: Call::One(function, &op.input), out: &op.out }
 }
 
-fn scalar(function: fn(FlexTensor, Scalar) -> FlexTensor, operation: &ScalarOpIr) -> Direct<'static> {
-    Direct::Scalar(function, Operands::place(&operation.lhs), operation.rhs.into())
+fn two<'a>(function: fn(FlexTensor, FlexTensor) -> FlexTensor, op: &'a BinaryOpIr) -> Direct<'a> {
+    Direct { call: Call::Two(function, [&op.lhs, &op.rhs]), out: &op.out }
 }
 
-fn dim(function: fn(FlexTensor, usize) -> FlexTensor, operation: &ReduceDimOpIr) -> Direct<'static> {
-    Direct::Dim(function, Operands::place(&operation.input), operation.axis)
+fn scalar<'a>(function: fn(FlexTensor, Scalar) -> FlexTensor, op: &'a ScalarOpIr) -> Direct<'a> {
+    Direct { call: Call::Scalar(function, &op.lhs, op.rhs.into()), out: &op.out }
+}
+
+fn dim<'a>(function: fn(FlexTensor, usize) -> FlexTensor, op: &'a ReduceDimOpIr) -> Direct<'a> {
+    Direct { call: Call::Dim(function, &op.input, op.axis), out: &op.out }
 }

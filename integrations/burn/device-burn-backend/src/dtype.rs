@@ -19,6 +19,12 @@ pub(crate) fn dtype_of(dtype: DType) -> Option<device_kernels::DType> {
     })
 }
 
+/// Whether tensors of a type are quantized. The engine keeps their values and scales apart; here they are the
+/// bytes that burn writes for both, which only the engine reads.
+pub(crate) fn is_quantized(dtype: DType) -> bool {
+    matches!(dtype, DType::QFloat(_))
+}
+
 /// The smallest and the largest integer of `dtype`, as far as `i64` has them.
 pub(crate) fn integers(dtype: DType) -> Option<(i64, i64)> {
     Some(match dtype {

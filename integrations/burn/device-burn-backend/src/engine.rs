@@ -2,8 +2,10 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
+use burn_backend::DType;
+use burn_ir::TensorIr;
 use device_kernels::{Argument, Operator, Unary};
 
 use crate::dtype::dtype_of;
@@ -91,44 +93,67 @@ pub(crate) fn kernels_are_faster(steps: &[Step]) -> bool {
     kernels_are_faster_from(call.operator()).is_some_and(|from| elements >= from)
 }
 
-/// The operations that burn's CPU engine does faster at every size, although there are kernels, by their
-/// first tensor's type. They need no plan: it would cost as much as a small operation.
+/// The operations that burn's CPU engine does faster although there are kernels, by their first tensor's
+/// type. They need no plan: it would cost as much as a small operation.
 ///
 /// Whether there is a kernel may differ by the shapes and the options too, such as the mode of a padding.
 /// Then such an operation counts as one that has a kernel. Where that matters, each operation is planned:
 /// unless the policy is [`Fallback::Allow`].
 ///
 /// [`Fallback::Allow`]: crate::Fallback::Allow
-pub(crate) struct Settled(Box<[AtomicU32]>);
+pub(crate) struct Settled(Box<[Engine]>);
+
+/// When burn's CPU engine does an operation faster.
+struct Engine {
+    /// The types that are known.
+    types: AtomicU32,
+    /// With fewer elements of the first tensor than that.
+    below: AtomicUsize,
+}
 
 impl Default for Settled {
     fn default() -> Self {
-        Self((0..OperationName::COUNT).map(|_| AtomicU32::new(0)).collect())
+        let unknown = |_| Engine { types: AtomicU32::new(0), below: AtomicUsize::new(usize::MAX) };
+        Self((0..OperationName::COUNT).map(unknown).collect())
     }
 }
 
 impl Settled {
-    pub(crate) fn has(&self, name: OperationName, operands: &Operands) -> bool {
-        let types = self.0[name.index()].load(Ordering::Relaxed);
-        types != 0 && type_bit(operands).is_some_and(|bit| types & bit != 0)
+    /// Whether the engine does the operation faster, whose [first tensor](first) this is.
+    pub(crate) fn has(&self, name: OperationName, first: &TensorIr) -> bool {
+        let Engine { types, below } = &self.0[name.index()];
+        let types = types.load(Ordering::Acquire);
+        if types == 0 || type_bit(first.dtype).is_none_or(|bit| types & bit == 0) {
+            return false;
+        }
+        let below = below.load(Ordering::Relaxed);
+        below == usize::MAX || first.shape.num_elements() < below
     }
 
-    /// Notes what the engine does, unless kernels are faster at another size. A plan without elements says
-    /// nothing about other sizes: it may have no steps.
+    /// Notes what the engine does. A plan without elements says nothing about other sizes: it may have no
+    /// steps.
     pub(crate) fn add(&self, name: OperationName, operands: &Operands, steps: &[Step]) {
-        let operator = |step: &Step| step.planned.call().operator();
         let mut tensors = operands.inputs.iter().chain(&operands.outputs);
-        if !steps.is_empty()
-            && !tensors.any(|tensor| tensor.shape.num_elements() == 0)
-            && (steps.len() > 1 || steps.iter().all(|step| kernels_are_faster_from(operator(step)).is_none()))
-            && let Some(bit) = type_bit(operands)
-        {
-            self.0[name.index()].fetch_or(bit, Ordering::Relaxed);
+        if steps.is_empty() || tensors.any(|tensor| tensor.shape.num_elements() == 0) {
+            return;
+        }
+        let kernels_from = match steps {
+            [step] => kernels_are_faster_from(step.planned.call().operator()),
+            _ => None,
+        };
+        if let Some(bit) = first(operands).and_then(|first| type_bit(first.dtype)) {
+            let Engine { types, below } = &self.0[name.index()];
+            below.fetch_min(kernels_from.unwrap_or(usize::MAX), Ordering::Relaxed);
+            types.fetch_or(bit, Ordering::Release);
         }
     }
 }
 
-fn type_bit(operands: &Operands) -> Option<u32> {
-    let first = operands.inputs.first().or(operands.outputs.first())?;
-    dtype_of(first.dtype).map(|dtype| 1 << dtype as u32)
+/// The first input or, if there is none, the first output.
+pub(crate) fn first(operands: &Operands) -> Option<&TensorIr> {
+    operands.inputs.first().or(operands.outputs.first())
+}
+
+fn type_bit(dtype: DType) -> Option<u32> {
+    dtype_of(dtype).map(|dtype| 1 << dtype as u32)
 }

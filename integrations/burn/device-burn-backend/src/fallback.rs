@@ -16,7 +16,8 @@ use burn_std::Bytes;
 use device_registry::backend::BackendError;
 use smallvec::SmallVec;
 
-use crate::direct;
+use crate::direct::Direct;
+use crate::dtype::is_quantized;
 use crate::operation::Operands;
 use crate::policy::{self, InvalidVariable};
 
@@ -82,13 +83,14 @@ impl Fallback {
 pub(crate) fn run(
     operation: OperationIr,
     operands: &Operands,
-    mut inputs: SmallVec<[FlexTensor; 4]>,
+    inputs: SmallVec<[FlexTensor; 4]>,
 ) -> Result<SmallVec<[FlexTensor; 2]>, String> {
-    let mut tensors = operands.inputs.iter().chain(&operands.outputs);
-    if !tensors.any(|tensor| is_quantized(tensor.dtype))
-        && let Some(output) = isolate(|| direct::run(&operation, &mut inputs))?
+    if let Some(direct) = Direct::of(&operation)
+        && !direct.is_quantized()
+        && direct.takes_in_order(inputs.len())
     {
-        return Ok(SmallVec::from_iter([output]));
+        let mut inputs = inputs.into_iter();
+        return isolate(|| SmallVec::from_iter(direct.run(|_| inputs.next())));
     }
     // Taken out, so that a call within the call, on a thread that steals work, gets its own.
     let mut engine =
@@ -162,12 +164,6 @@ pub(crate) fn cast_int(tensor: FlexTensor, dtype: DType) -> Result<SmallVec<[Fle
 thread_local! {
     /// The engine of this thread. It holds no tensors between two calls.
     static ENGINE: Cell<Option<TensorInterpreter<Flex>>> = const { Cell::new(None) };
-}
-
-/// Whether tensors of a type are quantized. The engine keeps their values and scales apart; here they are the
-/// bytes that burn writes for both, which only the engine reads.
-pub(crate) fn is_quantized(dtype: DType) -> bool {
-    matches!(dtype, DType::QFloat(_))
 }
 
 /// The data of a tensor.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use burn_backend::DType;
 use device_kernels::{
     Argument, Call, DType as KernelDType, Expression, ExpressionBuilder, ExpressionValue, Layout, Operator,
-    PartPlace, Planned, Scalar,
+    Planned, Scalar,
 };
 use device_registry::Device;
 use device_registry::backend::BackendError;
@@ -28,7 +28,7 @@ use crate::fallback;
 use crate::mapping::layout_of;
 use crate::operation::{OperationName, Signature, Work, copy};
 use crate::queue::{Refused, Target, Written};
-use crate::step::{Memory, Step};
+use crate::step::{self, Memory};
 use crate::storage::{Settled, Storage};
 use crate::table::RegistryTensor;
 
@@ -350,7 +350,9 @@ impl Client {
         let slots: SmallVec<[&RegistryTensor; 16]> =
             needed.slots.iter().map(|slot| &recorded.slots[*slot]).collect();
         let planned = plan.planned.with_scalars(&needed.scalars);
-        let (steps, temporaries) = steps(&planned, slots.len(), live.len());
+        let arrays: SmallVec<[Memory; 16]> =
+            (0..slots.len()).map(Memory::Input).chain((0..live.len()).map(Memory::Output)).collect();
+        let (steps, temporaries) = step::launches(&planned, &arrays, live.len());
         let len = |(record, _): &Live| {
             let out = &called(record).operands.outputs[0];
             out.shape.num_elements() * out.dtype.size()
@@ -492,25 +494,4 @@ impl Client {
 fn take<T: Clone>((tensor, uses): &mut (Option<T>, usize)) -> Option<T> {
     *uses = uses.saturating_sub(1);
     if *uses == 0 { tensor.take() } else { tensor.clone() }
-}
-
-/// The launches of an expression, and the bytes of the memory between them.
-fn steps(planned: &Planned, inputs: usize, outputs: usize) -> (SmallVec<[Step; 1]>, Vec<usize>) {
-    let memory = |array: usize| match array.checked_sub(inputs) {
-        Some(output) => Memory::Output(output),
-        None => Memory::Input(array),
-    };
-    let Some(parts) = planned.parts() else {
-        let memory = (0..inputs + outputs).map(memory).collect();
-        return (SmallVec::from_iter([Step { planned: planned.clone(), memory }]), Vec::new());
-    };
-    let place = |place: &PartPlace| match *place {
-        PartPlace::Array(array) => memory(array),
-        PartPlace::Temporary(number) => Memory::Output(outputs + number),
-    };
-    let step = |part: &device_kernels::Part| Step {
-        planned: part.planned().clone(),
-        memory: part.places().iter().map(place).collect(),
-    };
-    (parts.parts().iter().map(step).collect(), parts.temporaries().to_vec())
 }

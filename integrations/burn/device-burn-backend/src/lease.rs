@@ -7,46 +7,41 @@
 //! A [`Lease`] keeps the tensor for that time. Each handle has one: burn clones the client in a handle with
 //! the handle. A thread that drops a handle keeps its lease until the thread's next operation is registered,
 //! as this can be the operation that the handle was dropped for. The last lease of a tensor takes it out of
-//! the table.
+//! the table, and frees its place.
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use burn_ir::TensorId;
 use smallvec::SmallVec;
 
-use crate::table::Table;
+use crate::slots::{self, Slot};
 
 /// Keeps a tensor in the table of its client; nothing for a client that is not in a handle.
-#[derive(Clone, Default)]
-pub(crate) struct Lease(Option<Arc<Shared>>);
+#[derive(Default)]
+pub(crate) struct Lease(Option<&'static Slot>);
 
-/// What all leases of a tensor share.
-struct Shared {
-    id: TensorId,
-    table: Arc<Table>,
-    /// Whether the tensor has left the table.
-    ended: AtomicBool,
-    /// The thread that dropped leases: 0 for none yet, [`SEVERAL`] for more than one.
-    thread: AtomicU64,
-}
-
+/// In [`Slot::thread`]: more than one.
 const SEVERAL: u64 = u64::MAX;
 
-/// How many leases a thread keeps: more than the inputs of an operation. A thread that only drops handles and
-/// never registers an operation would otherwise keep all of them.
+/// How many leases a thread keeps of tensors that others have too: more than the inputs of an operation. A
+/// thread that only drops handles and never registers an operation would otherwise keep all of them.
 const MOST: usize = 1024;
+
+/// A lease whose handle is dropped.
+struct Dropped(&'static Slot);
 
 thread_local! {
     /// The leases of handles that this thread has dropped since its last operation.
-    static DROPPED: RefCell<SmallVec<[Arc<Shared>; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    static DROPPED: RefCell<SmallVec<[Dropped; 8]>> = const { RefCell::new(SmallVec::new_const()) };
+    /// How many of them there may be before some are released.
+    static ROOM: Cell<usize> = const { Cell::new(MOST) };
     /// The place where the last lease was found among these.
     static FOUND: Cell<usize> = const { Cell::new(0) };
     /// The lease in the client that registered the last operation. burn cloned that client for the call, and
     /// drops it next: it belongs to no handle.
-    static REGISTERED: Cell<*const Shared> = const { Cell::new(ptr::null()) };
+    static REGISTERED: Cell<Option<TensorId>> = const { Cell::new(None) };
     static THREAD: u64 = {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         NEXT.fetch_add(1, Ordering::Relaxed)
@@ -54,20 +49,24 @@ thread_local! {
 }
 
 impl Lease {
-    pub(crate) fn new(id: TensorId, table: &Arc<Table>) -> Self {
-        let ended = AtomicBool::new(false);
-        let thread = AtomicU64::new(0);
-        Self(Some(Arc::new(Shared { id, table: Arc::clone(table), ended, thread })))
+    pub(crate) fn new(id: TensorId) -> Self {
+        let slot = slots::find(id);
+        slot.inspect(|slot| slot.lease());
+        Self(slot)
     }
 
     /// Whether the last handle of `id`, which has this lease, is dropped without an operation that uses it.
     /// If another thread has dropped a handle as well, this one may be on its way to an operation: then its
     /// lease ends later.
     pub(crate) fn ends_with_handle(&self, id: TensorId) -> bool {
-        let Some(shared) = self.0.as_ref().filter(|shared| shared.id == id) else { return true };
-        let thread = shared.thread.load(Ordering::Acquire);
+        let Some(slot) = self.0.filter(|slot| slot.id() == id) else { return true };
+        let thread = slot.thread.load(Ordering::Acquire);
         let here = thread == 0 || THREAD.try_with(|this| *this == thread).unwrap_or(false);
-        here && shared.end(1)
+        let ends = here && end(slot, 1);
+        if !ends {
+            slot.released.store(true, Ordering::Relaxed);
+        }
+        ends
     }
 
     /// Whether an operation of this thread, which is registered by a client with this lease, is the only use
@@ -78,87 +77,110 @@ impl Lease {
             // burn drops the handles of an operation in the order of its inputs: the next one is often where
             // the one before was found.
             let next = FOUND.get() + 1;
-            let is_it = |place: &usize| dropped.get(*place).is_some_and(|shared| shared.id == id);
+            let is_it = |place: &usize| dropped.get(*place).is_some_and(|dropped| dropped.0.id() == id);
             let place = Some(next).filter(is_it).or_else(|| (0..dropped.len()).rev().find(is_it))?;
             FOUND.set(place);
-            Some(Arc::clone(&dropped[place]))
+            Some(dropped[place].0)
         });
-        let Some(shared) = dropped.ok().flatten() else { return true };
-        let registers = self.0.as_ref().is_some_and(|own| Arc::ptr_eq(own, &shared));
-        let own = 1 + usize::from(registers);
+        let Some(slot) = dropped.ok().flatten() else { return true };
+        let own = u32::from(self.0.is_some_and(|own| ptr::eq(own, slot)));
         // The one that was found also belongs to a handle: mostly there is no other, and none is searched
         // for.
-        shared.end_at(own + 1) || shared.end(own)
+        let is_last = end_at(slot, own + 1) || end(slot, own);
+        if !is_last {
+            slot.released.store(true, Ordering::Relaxed);
+        }
+        is_last
     }
 
     /// The operation that a client with this lease registers has its inputs: it keeps them from now on.
     pub(crate) fn registered(&self) {
         let dropped = DROPPED.try_with(RefCell::take);
-        let own = self.0.as_ref().map_or(ptr::null(), Arc::as_ptr);
+        let own = self.0.map(Slot::id);
         let _ = REGISTERED.try_with(|registered| registered.set(own));
+        ROOM.set(MOST);
         // Done outside the thread's cell: the end of a tensor frees memory.
         drop(dropped);
     }
 }
 
-impl Shared {
-    /// Ends the leases if there are none except `own` and the ones in handles that this thread has dropped.
-    fn end(self: &Arc<Self>, own: usize) -> bool {
-        let same = |dropped: &RefCell<SmallVec<[Arc<Self>; 8]>>| {
-            dropped.borrow().iter().filter(|shared| Arc::ptr_eq(shared, self)).count()
-        };
-        self.end_at(own + DROPPED.try_with(same).unwrap_or(0))
-    }
+/// Ends the leases if there are none except `own` and the ones in handles that this thread has dropped.
+fn end(slot: &Slot, own: u32) -> bool {
+    let same = |dropped: &RefCell<SmallVec<[Dropped; 8]>>| {
+        dropped.borrow().iter().map(|dropped| u32::from(ptr::eq(dropped.0, slot))).sum::<u32>()
+    };
+    end_at(slot, own + DROPPED.try_with(same).unwrap_or(0))
+}
 
-    /// Ends the leases if there are no more than `count`.
-    fn end_at(self: &Arc<Self>, count: usize) -> bool {
-        let ends = Arc::strong_count(self) <= count;
-        if ends {
-            self.ended.store(true, Ordering::Relaxed);
-        }
-        ends
+/// Ends the leases if there are no more than `count`.
+fn end_at(slot: &Slot, count: u32) -> bool {
+    let ends = slot.leases() <= count;
+    if ends {
+        slot.ended.store(true, Ordering::Relaxed);
     }
+    ends
+}
 
-    fn dropped_here(&self) {
-        let Ok(this) = THREAD.try_with(|this| *this) else { return };
-        let thread = self.thread.load(Ordering::Relaxed);
-        if thread != this && thread != SEVERAL {
-            let first = self.thread.compare_exchange(0, this, Ordering::Release, Ordering::Relaxed).is_ok();
-            if !first {
-                self.thread.store(SEVERAL, Ordering::Release);
-            }
+fn dropped_here(slot: &Slot) {
+    let Ok(this) = THREAD.try_with(|this| *this) else { return };
+    let thread = slot.thread.load(Ordering::Relaxed);
+    if thread != this && thread != SEVERAL {
+        let first = slot.thread.compare_exchange(0, this, Ordering::Release, Ordering::Relaxed).is_ok();
+        if !first {
+            slot.thread.store(SEVERAL, Ordering::Release);
         }
+    }
+}
+
+/// Takes out leases that keep tensors which burn has released, or others have too. A tensor that this thread
+/// alone has is on its way to an operation, which may have thousands of inputs.
+fn release_some(dropped: &mut SmallVec<[Dropped; 8]>) -> SmallVec<[Dropped; 1]> {
+    let mut released = SmallVec::new();
+    let mut kept = SmallVec::new();
+    let newest = dropped.len() - MOST / 2;
+    for (place, lease) in dropped.drain(..).enumerate() {
+        let has_left = lease.0.released.load(Ordering::Relaxed) || lease.0.ended.load(Ordering::Relaxed);
+        let is_needed = lease.0.leases() == 1 && !has_left;
+        if place >= newest || is_needed { kept.push(lease) } else { released.push(lease) }
+    }
+    ROOM.set(MOST.max(2 * kept.len()));
+    *dropped = kept;
+    released
+}
+
+impl Clone for Lease {
+    fn clone(&self) -> Self {
+        self.0.inspect(|slot| slot.lease());
+        Self(self.0)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(shared) = self.0.take() else { return };
-        let of_call = REGISTERED.try_with(|registered| {
-            ptr::eq(registered.get(), Arc::as_ptr(&shared)) && !registered.replace(ptr::null()).is_null()
-        });
-        if of_call.unwrap_or(false) || shared.ended.load(Ordering::Relaxed) {
+        let Some(slot) = self.0.take() else { return };
+        let lease = Dropped(slot);
+        let of_call = REGISTERED
+            .try_with(|registered| registered.get() == Some(slot.id()) && registered.take().is_some());
+        if of_call.unwrap_or(false) || slot.ended.load(Ordering::Relaxed) {
             return;
         }
-        shared.dropped_here();
+        dropped_here(slot);
         // If the thread ends, nothing follows that needs the tensor.
-        let oldest = DROPPED.try_with(|dropped| {
+        let released = DROPPED.try_with(|dropped| {
             let mut dropped = dropped.borrow_mut();
-            if dropped.iter().rev().take(4).any(|other| Arc::ptr_eq(other, &shared)) {
-                return SmallVec::from_iter([shared]);
+            if dropped.iter().rev().take(4).any(|other| ptr::eq(other.0, slot)) {
+                return SmallVec::from_buf([lease]);
             }
-            dropped.push(shared);
-            if dropped.len() < MOST { SmallVec::<[_; 1]>::new() } else { dropped.drain(..MOST / 2).collect() }
+            dropped.push(lease);
+            if dropped.len() < ROOM.get() { SmallVec::new() } else { release_some(&mut dropped) }
         });
-        drop(oldest);
+        drop(released);
     }
 }
 
-impl Drop for Shared {
+impl Drop for Dropped {
     fn drop(&mut self) {
-        if !*self.ended.get_mut() {
-            self.table.take(self.id);
-        }
+        self.0.end_lease();
     }
 }
 
@@ -170,22 +192,21 @@ mod tests {
     use burn_flex::FlexTensor;
 
     use super::*;
-    use crate::table::{Held, RegistryTensor};
+    use crate::table::{Held, Table};
 
     /// A tensor in a table, with two handles: their leases.
-    fn tensor(id: u64) -> (TensorId, Arc<Table>, [Lease; 2]) {
-        let id = TensorId::new(id);
-        let table = Arc::<Table>::default();
-        let tensor = RegistryTensor::on_host(&FlexTensor::from_data(TensorData::from([1.0f32])));
-        table.insert(id, Held::Tensor(tensor));
-        let lease = Lease::new(id, &table);
+    fn tensor() -> (TensorId, &'static Table, [Lease; 2]) {
+        let id = slots::new_id();
+        let table: &'static Table = Box::leak(Box::default());
+        table.insert(id, Held::Host(FlexTensor::from_data(TensorData::from([1.0f32]))));
+        let lease = Lease::new(id);
         (id, table, [lease.clone(), lease])
     }
 
     /// One thread drops its handle on the way to an operation; meanwhile another one uses the last handle.
     #[test]
     fn a_tensor_stays_until_the_operation_that_its_handle_was_dropped_for() {
-        let (id, table, [here, there]) = tensor(1);
+        let (id, table, [here, there]) = tensor();
         drop(here);
         thread::spawn(move || {
             let client = there.clone();
@@ -203,7 +224,7 @@ mod tests {
     /// Both threads see the other's handle, and the one that drops last is on its way to an operation too.
     #[test]
     fn a_tensor_stays_when_burn_drops_it_before_both_operations() {
-        let (id, table, [here, there]) = tensor(1);
+        let (id, table, [here, there]) = tensor();
         thread::spawn(move || {
             drop(there);
             Lease::default().registered();
@@ -219,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_tensor_of_one_thread_ends_with_its_last_handle() {
-        let (id, table, [first, second]) = tensor(1);
+        let (id, table, [first, second]) = tensor();
         let client = first.clone();
         drop(first);
         client.registered();
@@ -228,7 +249,7 @@ mod tests {
         table.take(id);
         drop(second);
 
-        let (id, _table, [first, second]) = tensor(2);
+        let (id, _table, [first, second]) = tensor();
         drop(first);
         let client = second.clone();
         drop(second);
@@ -237,10 +258,54 @@ mod tests {
 
     #[test]
     fn a_thread_without_operations_keeps_a_bounded_number() {
-        let tables: Vec<_> = (0..3 * MOST as u64).map(|id| tensor(id + 10).1).collect();
+        let tensors: Vec<_> = (0..3 * MOST).map(|_| tensor()).collect();
+        let tables: Vec<_> = tensors.iter().map(|(_, table, _)| *table).collect();
+        let drop_one = |(id, _, [here, there]): (TensorId, &Table, [Lease; 2])| {
+            drop(here);
+            (id, there)
+        };
+        let others: Vec<_> = tensors.into_iter().map(drop_one).collect();
+        let drop_other = |(id, lease): (TensorId, Lease)| {
+            assert!(!lease.ends_with_handle(id), "the other thread may be on its way to an operation");
+            drop(lease);
+            Lease::default().registered();
+        };
+        thread::spawn(move || others.into_iter().for_each(drop_other)).join().unwrap();
         let kept = tables.iter().filter(|table| table.len() > 0).count();
         assert!(kept <= MOST, "{kept}");
         Lease::default().registered();
         assert!(tables.iter().all(|table| table.len() == 0));
+    }
+
+    /// `Tensor::cat` of thousands.
+    /// A thread that clones and drops what others have made.
+    #[test]
+    fn a_thread_keeps_few_leases_of_tensors_that_have_ended() {
+        for _ in 0..3 * MOST {
+            let (id, table, [first, second]) = tensor();
+            drop(first);
+            assert!(second.ends_with_handle(id));
+            table.take(id);
+            drop(second);
+        }
+        assert!(DROPPED.with_borrow(SmallVec::len) <= MOST);
+        Lease::default().registered();
+    }
+
+    #[test]
+    fn an_operation_finds_all_its_inputs_however_many_there_are() {
+        let tensors: Vec<_> = (0..5 * MOST).map(|_| tensor()).collect();
+        let ids: Vec<_> = tensors.iter().map(|(id, table, _)| (*id, *table)).collect();
+        let client = tensors[0].2[0].clone();
+        for (_, _, [first, last]) in tensors {
+            // Another clone of the program's, before.
+            drop(first);
+            drop(last);
+        }
+        for (id, table) in &ids {
+            assert!(client.is_last_use(*id));
+            assert!(table.take(*id).is_some());
+        }
+        client.registered();
     }
 }

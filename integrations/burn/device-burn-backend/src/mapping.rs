@@ -1,15 +1,18 @@
 //! One operation of burn's with its tensors, as calls of kernels see it.
 
+use burn_backend::DType;
 use burn_flex::Layout;
-use burn_ir::{ScalarIr, TensorIr};
+use burn_ir::{ScalarIr, TensorIr, TensorStatus};
 use burn_std::IndexingUpdateOp;
-use device_kernels::{Argument, ArgumentRef, Dims, Operator, Planned, Reduction, RunError, Scalar, Update};
+use device_kernels::{
+    Argument, ArgumentRef, Dims, Expression, Operator, Planned, Reduction, RunError, Scalar, Update,
+};
 use device_registry::Device;
 use smallvec::SmallVec;
 
 use crate::dtype::dtype_of;
 use crate::operation::Operands;
-use crate::step::{Memory, Step, Steps};
+use crate::step::{self, Memory, Step, Steps};
 use crate::table::RegistryTensor;
 
 /// An argument of a kernel, and where it is.
@@ -90,6 +93,17 @@ impl Mapping<'_> {
         Some(Operand { argument, memory: Some(Memory::Input(place)) })
     }
 
+    /// A copy of a tensor, whose elements an operation then changes. Where all are one value that waits to be
+    /// written, it is a fill of the copy.
+    pub(crate) fn copy(&self, tensor: &TensorIr, to: Operand) -> Option<Step> {
+        let value = self.inputs.get(Operands::place(tensor))?.storage.value();
+        let filled = value.and_then(|value| {
+            let value = Operand { argument: Argument::Scalar(value), memory: None };
+            self.step(Operator::Copy, &[value], &[to])
+        });
+        filled.or_else(|| self.step(Operator::Copy, &[self.input(tensor)?], &[to]))
+    }
+
     pub(crate) fn out(&self, place: usize) -> Option<Operand> {
         let out = self.operands.outputs.get(place)?;
         let layout = device_kernels::Layout::contiguous(&out.shape[..]).ok()?;
@@ -165,6 +179,34 @@ impl Mapping<'_> {
         let used = used.map(|(_, &source)| &inputs[source]).chain(outputs);
         let memory = used.map(|operand| operand.memory).collect::<Option<_>>();
         Ok(memory.map(|memory| Step { planned, memory }))
+    }
+
+    /// Calls of an expression with one output: one, or one for each of its parts where no set has it as a
+    /// whole.
+    pub(crate) fn expression(
+        &self,
+        expression: Expression,
+        inputs: &[Operand],
+        out: Operand,
+    ) -> Option<Steps> {
+        let arguments: SmallVec<[ArgumentRef<'_>; 8]> =
+            inputs.iter().map(|input| input.described().argument).collect();
+        let planned = Planned::of(self.device, expression, &arguments, &[out.described().argument]).ok()?;
+        if planned.set().is_none() && !planned.is_in_parts() {
+            return None;
+        }
+        let arrays = inputs.iter().filter(|input| input.argument.array().is_some()).chain([&out]);
+        let arrays = arrays.map(|array| array.memory).collect::<Option<SmallVec<[Memory; 8]>>>()?;
+        let outputs = self.operands.outputs.len();
+        let (steps, temporaries) = step::launches(&planned, &arrays, outputs);
+        // Of the type that has the largest alignment.
+        let scratch = |(number, bytes): (usize, usize)| TensorIr {
+            id: Operands::output_id(outputs + number),
+            shape: [bytes.div_ceil(size_of::<u64>())].into(),
+            status: TensorStatus::NotInit,
+            dtype: DType::U64,
+        };
+        Some(Steps { steps, scratch: temporaries.into_iter().enumerate().map(scratch).collect() })
     }
 
     pub(crate) fn reduce(&self, reduction: Reduction, input: &TensorIr, dims: Dims) -> Option<Steps> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use burn_ir::TensorIr;
-use device_kernels::Planned;
+use device_kernels::{Part, PartPlace, Planned};
 use smallvec::SmallVec;
 
 use crate::operation::Operands;
@@ -23,6 +23,28 @@ pub(crate) enum Memory {
     Input(usize),
     /// An output or, after the outputs, a value between steps.
     Output(usize),
+}
+
+/// The launches of an expression, and the bytes of the memory between them. `arrays` are in the order of
+/// [`Call::arrays`](device_kernels::Call::arrays), and the memory between comes after `outputs` others.
+pub(crate) fn launches(
+    planned: &Planned,
+    arrays: &[Memory],
+    outputs: usize,
+) -> (SmallVec<[Step; 1]>, Vec<usize>) {
+    let Some(parts) = planned.parts() else {
+        let memory = SmallVec::from_slice(arrays);
+        return (SmallVec::from_iter([Step { planned: planned.clone(), memory }]), Vec::new());
+    };
+    let place = |place: &PartPlace| match *place {
+        PartPlace::Array(array) => arrays[array],
+        PartPlace::Temporary(number) => Memory::Output(outputs + number),
+    };
+    let step = |part: &Part| Step {
+        planned: part.planned().clone(),
+        memory: part.places().iter().map(place).collect(),
+    };
+    (parts.parts().iter().map(step).collect(), parts.temporaries().to_vec())
 }
 
 /// Calls of kernels that do an operation, one after the other. Its outputs are new memory, without gaps.

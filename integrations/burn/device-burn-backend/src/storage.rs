@@ -8,6 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use burn_std::Bytes;
+use device_kernels::Scalar;
 use device_registry::backend::BackendError;
 use parking_lot::Mutex;
 
@@ -24,6 +25,9 @@ pub(crate) trait Pending: Any + Send + Sync {
     /// If this very thread is running them: an operation of a chain, on burn's CPU engine, may take work of
     /// other threads meanwhile.
     fn settle(&self) -> Result<(), Refused>;
+
+    /// The value that all elements are to have, if there is one.
+    fn value(&self) -> Option<Scalar>;
 }
 
 /// The bytes of one or more tensors.
@@ -85,6 +89,11 @@ impl Storage {
         }
     }
 
+    /// The value that all elements are to have, if they wait for nothing else.
+    pub(crate) fn value(&self) -> Option<Scalar> {
+        self.0.lock().pending.as_ref().and_then(|pending| pending.value())
+    }
+
     /// Another chain is to write the bytes: the old one has become part of it.
     pub(crate) fn moves_to(&self, chain: Arc<dyn Pending>) {
         let old = self.0.lock().pending.replace(chain);
@@ -121,6 +130,12 @@ impl Storage {
     pub(crate) fn is_on_host_alone(&self) -> bool {
         let copies = self.0.lock();
         copies.device.is_none() && copies.host.is_some()
+    }
+
+    /// The copy on the host, if it is the only one. Then nothing is left.
+    pub(crate) fn take_from_host(&mut self) -> Option<Arc<Bytes>> {
+        let copies = self.0.get_mut();
+        if copies.device.is_none() { copies.host.take() } else { None }
     }
 
     /// The copy on the host. Blocks for a download if there is none.

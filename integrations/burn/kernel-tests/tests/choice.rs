@@ -4,7 +4,7 @@
 use burn::tensor::activation::sigmoid;
 use burn::tensor::module::{conv2d, interpolate};
 use burn::tensor::ops::{ConvOptions, InterpolateMode, InterpolateOptions, PadMode};
-use burn::tensor::{Device, Tensor};
+use burn::tensor::{Device, Int, Tensor};
 use device_burn::{Fallback, KernelUse, OperationCount};
 
 #[path = "../../tests/tests/common/child.rs"]
@@ -174,4 +174,29 @@ fn rows_of_the_host_are_joined_there_and_uploaded_once() {
     let more = Tensor::cat(vec![batch.clone(), row(1.0)], 0);
     assert_eq!(values(more.narrow(0, 256, 1)), [1.0, 1.5]);
     assert_eq!(counts("openreg:1", "BaseFloat.Cat"), [1, 1, 0]);
+
+    // A row of the host that several joins need.
+    device_burn::reset_counts("openreg:1").unwrap();
+    let again = row(2.0);
+    for _ in 0..3 {
+        let joined = Tensor::cat(vec![again.clone(), batch.clone(), again.clone()], 0);
+        assert_eq!(values(joined.narrow(0, 257, 1)), [2.0, 2.5]);
+    }
+    assert_eq!(device_burn::counts("openreg:1").unwrap().moved().uploads, 1);
+}
+
+/// More than a thread keeps of the tensors that it drops.
+#[test]
+fn thousands_of_rows_are_joined() {
+    const ROWS: u16 = 5000;
+    for name in ["cpu", "mycpu", "openreg:0"] {
+        let device = device_burn::device(name).unwrap();
+        let rows: Vec<_> = (0..ROWS).map(|row| Tensor::<1>::from_floats([f32::from(row)], &device)).collect();
+        let shared = rows.clone();
+        let numbers = (0..ROWS).map(|row| Tensor::<1, Int>::from_ints([i32::from(row)], &device));
+        let expected: Vec<f32> = (0..ROWS).map(f32::from).collect();
+        assert_eq!(values(Tensor::cat(rows, 0)), expected, "{name}");
+        assert_eq!(values(Tensor::cat(shared, 0)), expected, "{name}");
+        assert_eq!(values(Tensor::cat(numbers.collect(), 0).float()), expected, "{name}");
+    }
 }

@@ -1,14 +1,19 @@
-//! Operations that several kernels do, one after the other: on devices only, they give the results of burn's
-//! own CPU engine.
+//! Operations that several kernels do, one after the other, or an expression: on devices only, they give the
+//! results of burn's own CPU engine.
+
+use std::sync::Once;
 
 use burn::tensor::activation::{gelu, hard_sigmoid, leaky_relu, log_sigmoid, prelu, softmin};
 use burn::tensor::module::{
     adaptive_avg_pool1d, adaptive_avg_pool3d, attention, batch_norm, conv_transpose1d, conv_transpose2d,
-    conv_transpose3d, conv1d, conv3d, embedding, unfold4d,
+    conv_transpose3d, conv1d, conv3d, embedding, layer_norm, unfold4d,
 };
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions, PadMode, UnfoldOptions};
-use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, s};
+use burn::tensor::{Bool, Device, FloatDType, IndexingUpdateOp, Int, Tensor, s};
 use device_burn::{Fallback, KernelUse};
+use device_host_kernels::HostKernels;
+use device_kernels::{Call, Coverage, KernelSet, KernelSetDescriptor, Operator, kernel_sets};
+use device_registry::backend::{BackendError, HostMemory, Launch, LoadFailure};
 
 device_registry::autoload!();
 
@@ -222,6 +227,32 @@ const PROGRAMS: &[(&str, Program)] = &[
             1e-5,
         ))]
     }),
+    ("normalised rows", |device| {
+        let (gamma, beta) = (numbers([6], device) + 1.0, numbers([6], device) - 0.5);
+        let x = numbers([2, 5, 6], device);
+        // Whose squares have another mean than the numbers themselves, and which are longer than what is
+        // computed at a time.
+        let long = numbers([2, 9000], device) + 50.0;
+        let one = numbers([7], device);
+        let by_gamma = gradient([6], device, |gamma| {
+            let x = numbers([2, 5, 6], &gamma.device());
+            layer_norm(x, gamma.clone(), Some(gamma), 1e-5)
+        });
+        let by_x = gradient([5, 6], device, |x| layer_norm(x.clone(), numbers([6], &x.device()), None, 1e-5));
+        vec![
+            of(layer_norm(x.clone(), gamma.clone(), Some(beta.clone()), 1e-5)),
+            of(layer_norm(x.clone(), gamma.clone(), Some(beta.clone()), 3.0)),
+            of(layer_norm(x.clone() * 3.0, gamma.clone(), None, 0.1)),
+            of(layer_norm(x.swap_dims(0, 1), gamma.clone(), Some(beta.clone()), 1e-5)),
+            of(layer_norm(numbers([6, 3], device).swap_dims(0, 1), gamma.clone(), None, 1e-5)),
+            of(layer_norm(numbers([3, 1], device).expand([3, 6]), gamma, Some(beta), 1e-5)),
+            of(layer_norm(long.clone(), long.clone().slice(s![0, ..]).reshape([9000]), None, 1e-5)),
+            of(layer_norm(one.clone(), one.clone(), Some(one), 1e-5)),
+            of(layer_norm(numbers([4, 1], device), numbers([1], device), Some(numbers([1], device)), 1e-5)),
+            by_gamma,
+            by_x,
+        ]
+    }),
     ("activations", |device| {
         let x = numbers([3, 4], device);
         vec![
@@ -265,12 +296,42 @@ const PROGRAMS: &[(&str, Program)] = &[
     }),
 ];
 
-#[test]
-fn devices_alone_give_what_the_engine_gives() {
+/// Kernels for `mycpu`: the host's, but of expressions with reductions it has only the parts.
+static MYCPU_KERNELS: KernelSetDescriptor = KernelSetDescriptor::new("mycpu", load);
+
+fn load() -> Result<Box<dyn KernelSet>, LoadFailure> {
+    Ok(Box::new(InParts))
+}
+
+struct InParts;
+
+impl KernelSet for InParts {
+    fn coverage(&self, _device: device_registry::Device) -> Vec<Coverage> {
+        Coverage::of_all()
+    }
+
+    fn supports(&self, _device: device_registry::Device, call: &Call) -> bool {
+        !matches!(call.operator(), Operator::Expression(of) if of.dims().is_some())
+    }
+
+    fn launch(&self, call: &Call, launch: &Launch<'_>) -> Result<(), BackendError> {
+        HostKernels::new(|span| span.memory_as::<HostMemory>()).launch(call, launch)
+    }
+}
+
+/// Devices with kernels, and no other way to compute.
+fn devices() -> [&'static str; 3] {
+    static REGISTER: Once = Once::new();
+    REGISTER.call_once(|| kernel_sets().register(&MYCPU_KERNELS).unwrap());
     Fallback::Deny.set();
     KernelUse::Always.set();
+    ["cpu", "openreg:1", "mycpu"]
+}
+
+#[test]
+fn devices_alone_give_what_the_engine_gives() {
     let mut wrong = Vec::new();
-    for name in ["cpu", "openreg:1"] {
+    for name in devices() {
         let device = device_burn::device(name).unwrap();
         for (program, run) in PROGRAMS {
             let expected = run(&Device::flex());
@@ -294,6 +355,34 @@ fn devices_alone_give_what_the_engine_gives() {
         assert_eq!(counts.operations.iter().map(|count| count.fallback).sum::<u64>(), 0, "{counts}");
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// In 16 bits the squares would be infinite, or the mean another one.
+#[test]
+fn halves_are_normalised_as_f32() {
+    let run = |device: &Device, dtype| {
+        let halves = |tensor: Tensor<1>| tensor.cast(dtype);
+        let x = (numbers([3, 40], device) * 10.0 + 300.0).cast(dtype);
+        let (gamma, beta) = (halves(numbers([40], device)), halves(numbers([40], device)));
+        let all = [
+            layer_norm(x.clone(), gamma.clone(), Some(beta), 1e-5),
+            layer_norm(x.swap_dims(0, 1).slice(s![0..2, ..]), gamma.slice(s![0..3]), None, 1e-5)
+                .reshape([2, 3]),
+        ];
+        all.map(|one| of(one.cast(FloatDType::F32))).concat()
+    };
+    for name in devices() {
+        let device = device_burn::device(name).unwrap();
+        for (dtype, last_bit) in [(FloatDType::F16, 1.0 / 1024.0), (FloatDType::BF16, 1.0 / 128.0)] {
+            let expected = run(&Device::flex(), dtype);
+            let found = run(&device, dtype);
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() <= last_bit * b.abs() + 1e-6;
+            assert!(
+                found.len() == expected.len() && found.iter().zip(&expected).all(near),
+                "{name}, {dtype:?}: {found:?}, expected {expected:?}"
+            );
+        }
+    }
 }
 
 /// One behaviour for each index that is out of range: kernels of the host report it.

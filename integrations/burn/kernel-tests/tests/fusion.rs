@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn::module::{Module, Param};
 use burn::optim::{AdamConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::activation::{relu, sigmoid};
-use burn::tensor::{Bool, Device, Int, Tensor};
+use burn::tensor::{Bool, Device, IndexingUpdateOp, Int, Tensor, s};
 use device_burn::{Counts, LaunchCount};
 
 #[path = "../../tests/tests/common/child.rs"]
@@ -266,6 +266,36 @@ fn a_tensor_that_is_used_twice_is_read_once() {
     let fourth = square.clone() * square;
     assert_eq!(values(fourth + x), [2.0, 18.0, 84.0]);
     assert_eq!(launches(), [launch("mul·mul·add", 3, 1)]);
+}
+
+/// Gradients of slices and of selected rows begin so.
+#[test]
+fn an_assignment_takes_the_value_of_a_tensor_that_is_not_written() {
+    let (device, _alone) = device();
+    let x = ramp(3, &device);
+    let zeros = Tensor::<1>::zeros([6], &device);
+    let before = allocated();
+    let assigned = zeros.clone().slice_assign(s![2..5], x.clone());
+    // The result, and no zeros.
+    assert_eq!(allocated(), (before.0 + 24, before.1 + 1));
+    assert_eq!(values(assigned), [0.0, 0.0, 1.0, 2.0, 3.0, 0.0]);
+    let backwards = zeros.clone().reshape([2, 3]).slice_assign([1..2, 0..3], x.clone().flip([0]).unsqueeze());
+    assert_eq!(values(backwards), [0.0, 0.0, 0.0, 3.0, 2.0, 1.0]);
+    let places = Tensor::<1, Int>::from_ints([0, 5, 0], &device);
+    let halves = Tensor::<1>::full([6], 0.5, &device);
+    let added = halves.clone().select_assign(0, places.clone(), x.clone(), IndexingUpdateOp::Add);
+    assert_eq!(values(added), [4.5, 0.5, 0.5, 0.5, 0.5, 2.5]);
+    let scattered = halves.scatter(0, places, x, IndexingUpdateOp::Add);
+    assert_eq!(values(scattered), [4.5, 0.5, 0.5, 0.5, 0.5, 2.5]);
+    let sevens = Tensor::<1, Int>::from_ints([7, 7], &device);
+    let ones = Tensor::<1, Int>::ones([3], &device).slice_assign(s![1..3], sevens);
+    assert_eq!(values(ones.float()), [1.0, 7.0, 7.0]);
+    for operation in ["BaseFloat.Zeros", "NumericFloat.Full", "BaseInt.Ones"] {
+        let counts = counts();
+        assert!(counts.operations.iter().all(|count| count.operation != operation), "{counts}");
+    }
+    assert_eq!(counts().fallbacks(), 0);
+    assert_eq!(values(zeros), [0.0; 6], "it is written for the read");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use burn_ir::{
     BinaryOpIr, GraphBindings, GraphId, NumericOperationIr, OperationIr, ScalarIr, ScalarOpIr, TensorId,
     TensorIr, TensorStatus,
 };
-use burn_router::RouterClient;
+use burn_router::{RouterClient, RouterTensor};
 use device_burn_backend::{RegistryClient, RegistryDevice};
 use device_burn_tests as _;
 
@@ -42,6 +42,11 @@ fn client(text: &str) -> RegistryClient {
     RegistryClient::of(RegistryDevice::new(device).unwrap())
 }
 
+/// Some tensors that a test does not use, so that there are more than a graph makes by itself.
+fn others(client: &RegistryClient) -> Vec<RouterTensor<RegistryClient>> {
+    (0..100).map(|value| client.register_tensor_data(TensorData::new(vec![value as f32], [1]))).collect()
+}
+
 fn read(client: &RegistryClient, id: TensorId, len: usize) -> Vec<f32> {
     let tensor = TensorIr { id, shape: Shape::new([len]), status: TensorStatus::ReadOnly, dtype: DType::F32 };
     let mut reading = client.read_tensor_async(tensor);
@@ -55,6 +60,7 @@ fn read(client: &RegistryClient, id: TensorId, len: usize) -> Vec<f32> {
 fn a_graph_runs_again_with_other_tensors_shapes_and_scalars() {
     for text in ["cpu", "openreg:0", "mycpu"] {
         let client = client(text);
+        let others = others(&client);
         let graph = GraphId(17);
         for (turn, (values, scalar, expected)) in [
             (vec![1.0_f32, 2.0], 10.0, vec![20.0_f32, 40.0]),
@@ -84,6 +90,9 @@ fn a_graph_runs_again_with_other_tensors_shapes_and_scalars() {
                 status: TensorStatus::ReadWrite,
                 dtype: DType::F32,
             }));
+        }
+        for (value, other) in others.iter().enumerate() {
+            assert_eq!(read(&client, other.id(), 1), [value as f32], "{text}");
         }
     }
 }

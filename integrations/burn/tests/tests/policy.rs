@@ -54,6 +54,19 @@ fn little_program(device: &Device) {
 }
 
 #[test]
+fn kernels_with_a_name_of_their_own_are_counted_by_it() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = device_burn::device(DEVICE).unwrap();
+    device_burn::reset_counts(DEVICE).unwrap();
+    let quotient = matrix(&device) / (matrix(&device) * matrix(&device));
+    (quotient / matrix(&device)).into_data();
+    let counts = device_burn::counts(DEVICE).unwrap();
+    let [launch] = &counts.launches[..] else { panic!("{counts}") };
+    assert_eq!((launch.operators.as_str(), launch.times), ("div of a few", 2));
+    assert!(counts.to_string().contains("div of a few"), "{counts}");
+}
+
+#[test]
 fn the_counts_of_a_program_are_what_it_did() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let device = device_burn::device(DEVICE).unwrap();

@@ -113,6 +113,22 @@ fn the_bytes_move_once_and_are_kept_on_both_sides() {
     assert_eq!(moves(), (2, 1), "the product's bytes came to the host");
 }
 
+/// Views that are made before a kernel needs the bytes.
+#[test]
+fn a_tensor_of_the_host_and_its_views_move_once() {
+    let (device, _alone) = device();
+    let x = Tensor::<1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
+    let matrix = x.clone().reshape([2, 2]);
+    let row: Tensor<1> = matrix.clone().slice([0..1, 0..2]).squeeze_dim(0);
+    assert_eq!(values(x.clone() * x.clone()), [1.0, 4.0, 9.0, 16.0]);
+    assert_eq!(values(matrix.clone() * matrix), [1.0, 4.0, 9.0, 16.0]);
+    assert_eq!(values(row.clone() * row), [1.0, 4.0]);
+    assert_eq!(native(), 3);
+    assert_eq!(moves(), (3, 1), "each product was read");
+    assert_eq!(values(x), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(moves(), (3, 1));
+}
+
 #[test]
 fn a_tensor_that_only_the_host_uses_takes_no_memory_of_the_device() {
     let (device, _alone) = device();

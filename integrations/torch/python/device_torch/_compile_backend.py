@@ -16,7 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-from device_torch import _decompositions, _groups
+from device_torch import _decompositions, _groups, _numbers
 from device_torch._groups import Expression, Partition, TooLarge, Unsupported, memory_order, sizes
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ def _fused(module):
     graph = module.graph
     if not _has_kernels(graph):
         return _boxed(module, graph)
-    _fold_numbers(graph)
+    _numbers.fold(graph)
+    _count("batched numbers", _numbers.batch(graph))
     partition = Partition(graph, _is_ours)
     for node, reason in partition.reasons.items():
         log.debug("%s is in no expression: %s", node.target, reason)
@@ -119,31 +120,6 @@ def _add_view(made, values, node):
     if source not in values:
         _add_view(made, values, source)
     values[node] = made.node_copy(node, values.__getitem__)
-
-
-def _fold_numbers(graph):
-    """Computes what is made of numbers alone, which is on the CPU: a step of an optimizer has much of it."""
-    folded = {}
-    for node in list(graph.nodes):
-        value = node.meta.get("val")
-        is_number = isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.dim() == 0
-        if node.op != "call_function" or not is_number or not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        if node.target._schema.is_mutable or torch.Tag.nondeterministic_seeded in node.target.tags:
-            continue
-        if any(operand not in folded for operand in node.all_input_nodes):
-            continue
-        arguments, options = torch.fx.map_arg((node.args, node.kwargs), folded.__getitem__)
-        folded[node] = node.target(*arguments, **options)
-        if node.target is aten.full.default or folded[node].is_complex():
-            continue
-        with graph.inserting_before(node):
-            number = graph.call_function(aten.full.default, ([], folded[node].item()), {"dtype": value.dtype})
-        number.kwargs = {**number.kwargs, "device": torch.device("cpu")}
-        number.meta = node.meta
-        node.replace_all_uses_with(number)
-        folded[number] = folded[node]
-    graph.eliminate_dead_code()
 
 
 def _expressions_of(partition):

@@ -192,9 +192,20 @@ impl Parts {
         let inputs = buffers.len() - call.outputs().len();
         // A part may write an output before the next reads the input that is in the same memory.
         let mut outputs: SmallVec<[Option<Buffer>; 2]> = SmallVec::new();
-        for output in &buffers[inputs..] {
-            let is_read = buffers[..inputs].iter().any(|input| input.shares_memory(output));
-            outputs.push(if is_read { Some(allocate(output.len())?) } else { None });
+        let bytes = |place: usize| {
+            let bytes = &call.byte_ranges()[place];
+            buffers[place].offset() + bytes.start..buffers[place].offset() + bytes.end
+        };
+        let overlap = |input: usize, output: usize| {
+            let input_bytes = bytes(input);
+            let output_bytes = bytes(output);
+            buffers[input].shares_memory(buffers[output])
+                && input_bytes.start < output_bytes.end
+                && output_bytes.start < input_bytes.end
+        };
+        for (output, buffer) in buffers.iter().enumerate().skip(inputs) {
+            let is_read = (0..inputs).any(|input| overlap(input, output));
+            outputs.push(if is_read { Some(allocate(buffer.len())?) } else { None });
         }
         let temporaries = self.temporaries.iter().map(|bytes| allocate(*bytes));
         let temporaries = temporaries.collect::<Result<SmallVec<[Buffer; 8]>, _>>()?;

@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod host;
-mod opencl;
+mod text;
 
 use device_host_kernels::HostKernels;
 use device_kernels::{
@@ -32,7 +32,12 @@ device_kernels::entry_points! {
     /// Its kernel for `opencl`.
     #[distributed_slice(KERNEL_SETS)]
     pub static OPENCL: KernelSetDescriptor =
-        KernelSetDescriptor::new("opencl__swiglu", || Ok(Box::new(opencl::Kernel)));
+        KernelSetDescriptor::new("opencl__swiglu", || Ok(Box::new(text::Kernel(device_opencl_kernels::launch))));
+
+    /// Its kernel for `cuda`.
+    #[distributed_slice(KERNEL_SETS)]
+    pub static CUDA: KernelSetDescriptor =
+        KernelSetDescriptor::new("cuda__swiglu", || Ok(Box::new(text::Kernel(device_cuda_kernels::launch))));
 }
 
 fn cpu() -> Result<Box<dyn KernelSet>, LoadFailure> {

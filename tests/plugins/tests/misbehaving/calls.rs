@@ -135,7 +135,7 @@ fn out_of_memory_has_its_numbers() {
     let device = fails_to_allocate("full", "out of memory: the memory is full");
     let kind = device.allocate(8).unwrap_err().kind();
     assert_eq!(kind, Some(BackendErrorKind::OutOfMemory { asked: 64, free: Some(5) }));
-    fails_to_allocate("full_silently", "out of memory: 64 bytes asked for, 5 free");
+    fails_to_allocate("full_silently", "out of memory: 64 bytes asked for, 5 bytes free");
     let device = fails_to_allocate("full_of_unknown", "out of memory: the memory is full");
     let kind = device.allocate(8).unwrap_err().kind();
     assert_eq!(kind, Some(BackendErrorKind::OutOfMemory { asked: 64, free: None }));

@@ -257,7 +257,12 @@ impl Worker<'_> {
         match outcome {
             Ok(()) => {
                 let read = Ok(bytes);
-                self.synchronized(at, when, Ok(()))?;
+                if self.scene.weather.takes_devices() {
+                    // The buffer may be of a device that was opened anew, which the stream is not of.
+                    self.synchronize(at)?;
+                } else {
+                    self.synchronized(at, when, Ok(()))?;
+                }
                 self.finished(read, &expected)
             }
             Err(error) => self.reported(at, when, error),

@@ -116,12 +116,12 @@ impl<'a> Worker<'a> {
             lane.sure_call = 0;
             lane.behind.clear();
         }
-        for held in &mut self.buffers {
-            // Of a stream that was dropped just now.
-            if matches!(held.last, Last::Lane(key) if self.lanes.iter().all(|lane| lane.key != key)) {
-                held.last = Last::Nothing;
-            }
-        }
+        // Of a stream that was dropped just now. It read the buffer behind work of other streams, which may
+        // still be under way.
+        let lanes = &self.lanes;
+        let is_gone =
+            |last: &Last| matches!(last, Last::Lane(key) if lanes.iter().all(|lane| lane.key != *key));
+        self.buffers.retain(|held| !is_gone(&held.last));
     }
 
     fn attempt(&mut self, step: Step) -> Done {

@@ -68,6 +68,11 @@ entry_points::group! {
         entry_points::Group::new("device.observers")
             .noun("observer")
             .switches("DEVICE_OBSERVERS")
+            .read_by(&[
+                ("DEVICE_TRACE", "device-trace"),
+                ("DEVICE_TRACE_ON_OOM", "device-trace"),
+                ("DEVICE_FLIGHT_RECORDER", "device-trace"),
+            ])
             .autoload_line("device_registry::autoload!();")
     }
 }

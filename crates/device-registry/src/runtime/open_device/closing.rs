@@ -9,7 +9,7 @@ use crate::runtime::activity;
 use crate::runtime::activity::Activity;
 use crate::runtime::isolation::{isolated, log_isolated};
 use crate::runtime::open_device::{Awaited, End, OpenDevice};
-use crate::sync::{fence, lock, pause};
+use crate::sync::{lock, pause};
 
 /// Adds a value to a list, and removes those that were dropped at each doubling: a program that makes a
 /// million streams looks at each a few times.
@@ -38,14 +38,13 @@ impl OpenDevice {
     /// Marks the device as lost if an error of the backend says so.
     pub(crate) fn note_loss(&self, error: &BackendError) {
         if error.kind() == BackendErrorKind::Lost {
-            // A device keeps the first error of its loss.
-            let _ = self.end.set(End::Lost(error.clone()));
+            self.end_by(End::Lost(error.clone()));
         }
     }
 
     /// Announces that the device is lost, once.
     pub(crate) fn announce_loss(&self) {
-        let Some(End::Lost(error)) = self.end.get() else { return };
+        let Some(End::Lost(error)) = self.end() else { return };
         if self.announced.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -70,7 +69,7 @@ impl OpenDevice {
     pub(crate) fn add_open_read(&self, read: Weak<dyn Awaited>) {
         push_weak(&mut lock(&self.open_reads), read);
         // The loss may have been announced since the caller's check, without this read.
-        if let Some(End::Lost(error)) = self.end.get()
+        if let Some(End::Lost(error)) = self.end()
             && self.announced.load(Ordering::Acquire)
         {
             self.fail_open_reads(&DeviceError::Call {
@@ -104,7 +103,7 @@ impl OpenDevice {
         }
         let work = self.synchronize();
         let lost = self.check(CALL);
-        if self.end.set(End::Closed).is_err() {
+        if !self.end_by(End::Closed) {
             // The device was lost meanwhile. Clear the flag, or it could never be reset.
             self.leaving.store(false, Ordering::Release);
             if let Err(error) = work {
@@ -115,7 +114,6 @@ impl OpenDevice {
         self.end_own_streams();
         // Wait for calls of other threads that passed the check before: they may still use the driver and
         // enqueue work.
-        fence(Ordering::SeqCst);
         while self.calls.load(Ordering::SeqCst) > 0 {
             pause();
         }

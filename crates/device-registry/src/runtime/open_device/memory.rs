@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::backend::error::sizes;
 use crate::backend::{
     AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Freed, HostMemory,
     Memory, Progress, Span, StreamOrder,
@@ -40,7 +41,8 @@ impl OpenDevice {
         let largest = self.properties().largest_allocation;
         if let Some(limit) = largest.filter(|&limit| len as u64 > limit) {
             let kind = BackendErrorKind::OutOfMemory { asked: len as u64, free: None };
-            let message = format_args!("{len} bytes asked for, and one allocation can have {limit}");
+            let [asked, limit] = sizes(len as u64, limit);
+            let message = format_args!("{asked} asked for, and one allocation can have {limit}");
             return fail(BackendError::new(kind, message));
         }
         self.collect_for(len);

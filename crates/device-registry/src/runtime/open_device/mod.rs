@@ -28,7 +28,7 @@ pub(crate) use crate::runtime::open_device::clock::{Alignment, Timed};
 pub(crate) use crate::runtime::open_device::dependents::{Awaited, KeptMemory, StreamHandle, StreamQueue};
 pub(crate) use crate::runtime::open_device::streams::log_unreported;
 use crate::runtime::statistics::Statistics;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence, lock};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, lock};
 
 /// An open device. It is never dropped. After a close, a loss or a reset, its old handles return that error.
 pub(crate) struct OpenDevice {
@@ -39,6 +39,9 @@ pub(crate) struct OpenDevice {
     /// The process that opened it.
     process: Process,
     end: OnceLock<End>,
+    /// Whether it has an end, in one order with `calls`: of a close and a call that begins meanwhile, at
+    /// least one sees the other, so that no call reaches a closed driver.
+    has_ended: AtomicBool,
     /// Whether its loss was announced, to threads that wait for reads and in the log.
     announced: AtomicBool,
     /// Whether it was closed, and the work in its queues is done or never will be.
@@ -93,9 +96,6 @@ impl<'a> Counted<'a> {
     #[inline]
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
-        // Counted before the check of `end`. Without the fence, `close` and this call could miss each other,
-        // and the call would reach a closed driver.
-        fence(Ordering::SeqCst);
         Self(count)
     }
 }
@@ -123,6 +123,7 @@ impl OpenDevice {
             properties,
             process: Process::current(),
             end: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
             announced: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
@@ -203,7 +204,7 @@ impl OpenDevice {
     /// Whether this process may use it, and it is neither lost nor closed.
     #[inline]
     pub(crate) fn is_usable(&self) -> bool {
-        self.is_of_this_process() && self.end.get().is_none()
+        self.is_of_this_process() && !self.has_ended()
     }
 
     /// Checks that this process may use the device.
@@ -227,13 +228,30 @@ impl OpenDevice {
     #[inline]
     pub(crate) fn check(&self, call: &'static str) -> Result<(), DeviceError> {
         self.check_thread(call)?;
-        match self.end.get() {
+        if self.has_ended() { self.ended(call) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn ended(&self, call: &'static str) -> Result<(), DeviceError> {
+        match self.end() {
             Some(End::Lost(error)) => {
                 Err(DeviceError::Call { device: self.device, call, error: error.clone() })
             }
             Some(End::Closed) => Err(DeviceError::Closed { device: self.device, call }),
             None => Ok(()),
         }
+    }
+
+    #[inline]
+    fn end(&self) -> Option<&End> {
+        if self.has_ended() { self.end.get() } else { None }
+    }
+
+    /// Ends the device. `false` if it has ended before: it keeps the first end.
+    fn end_by(&self, end: End) -> bool {
+        let is_first = self.end.set(end).is_ok();
+        self.has_ended.store(true, Ordering::SeqCst);
+        is_first
     }
 
     /// Runs a call to the driver. An error or a panic in it becomes an error that names the device and the
@@ -279,7 +297,7 @@ impl OpenDevice {
     ) -> Result<T, DeviceError> {
         let _counted = Counted::new(&self.calls);
         self.check_thread(call)?;
-        if matches!(self.end.get(), Some(End::Closed)) {
+        if matches!(self.end(), Some(End::Closed)) {
             return Err(DeviceError::Closed { device: self.device, call });
         }
         self.isolated(call, || run(&*self.driver))
@@ -332,7 +350,7 @@ impl OpenDevice {
     /// Whether the device is lost or closed.
     #[inline]
     pub(crate) fn has_ended(&self) -> bool {
-        self.end.get().is_some()
+        self.has_ended.load(Ordering::SeqCst)
     }
 
     /// Whether the work in its queues is done or never will be, as far as the core knows.
@@ -342,12 +360,12 @@ impl OpenDevice {
 
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self.end.get(), Some(End::Lost(_)))
+        matches!(self.end(), Some(End::Lost(_)))
     }
 
     /// Whether it can be used; `None` if it was closed, so that only the backend knows.
     pub(crate) fn presence(&self) -> Option<Presence> {
-        match self.end.get() {
+        match self.end() {
             None => Some(Presence::Present),
             Some(End::Lost(error)) => Some(Presence::Lost(error.clone())),
             Some(End::Closed) => None,
@@ -430,7 +448,7 @@ impl Owner for OpenDevice {
         let _counted = Counted::new(&self.calls);
         let device = self.device;
         self.check_process().map_err(BackendError::invalid)?;
-        match self.end.get() {
+        match self.end() {
             None => query(),
             Some(End::Lost(error)) => return Err(error.clone()),
             Some(End::Closed) => {

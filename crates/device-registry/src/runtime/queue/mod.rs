@@ -310,10 +310,10 @@ impl Queue {
     }
 
     /// Accepts a kernel, as [`accept`](Self::accept) does an operation. A short one, whose route is
-    /// [`AtOnce`](Route::AtOnce), is not boxed, which would take as long as the kernel.
+    /// [`AtOnce`](Route::AtOnce), is not boxed, which would take as long as the kernel. Takes the spans.
     pub(crate) fn launch(
         self: &Arc<Self>,
-        spans: Vec<Option<Span>>,
+        spans: &mut [Option<Span>],
         kernel: impl FnOnce(&Launch<'_>) -> Result<(), BackendError> + Send + 'static,
         options: &LaunchOptions,
     ) -> Result<(), DeviceError> {
@@ -326,12 +326,17 @@ impl Queue {
                 let queue = &**self;
                 let work = || Work::Launch { kernel: options.name, buffers: spans.len() };
                 let id = if activity::is_on() { self.record_enqueued(work()) } else { None };
-                // It owns the spans, so that they are dropped before it counts as finished.
-                let launch = move || perform_launch(device, &spans, kernel);
-                self.perform_at_once(state, "launch", move || queue.perform_observed(id, launch));
+                let launch = || {
+                    let launched = perform_launch(device, spans, kernel);
+                    // Before it counts as finished.
+                    spans.iter_mut().for_each(|span| drop(span.take()));
+                    launched
+                };
+                self.perform_at_once(state, "launch", || queue.perform_observed(id, launch));
                 return Ok(());
             }
         }
+        let spans = spans.iter_mut().map(Option::take).collect();
         self.accept(Operation::Launch { spans, name: options.name, kernel: Box::new(kernel) })
     }
 

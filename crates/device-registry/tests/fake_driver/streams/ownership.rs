@@ -192,7 +192,7 @@ fn the_error_of_an_allocation_that_is_too_large_names_the_limit() {
     assert!(
         error
             .to_string()
-            .ends_with("1099511627777 bytes asked for, and one allocation can have 1099511627776")
+            .ends_with("1099511627777 bytes asked for, and one allocation can have 1099511627776 bytes")
     );
     assert_eq!(control.log(), [""; 0]);
 }

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::mem;
+use std::ptr;
 use std::sync::Arc;
 
 use burn_backend::Shape;
@@ -28,7 +29,7 @@ const MOST_OPERATORS: usize = 48;
 ///
 /// If something that it needs fails now.
 pub(crate) fn record(
-    client: &Arc<Client>,
+    client: &'static Client,
     owner: Arc<Unreported>,
     elementwise: &Elementwise,
     types: Types,
@@ -69,7 +70,7 @@ pub(crate) fn record(
 
 /// An operation that is about to wait.
 struct Recorder<'a> {
-    client: &'a Arc<Client>,
+    client: &'static Client,
     owner: Arc<Unreported>,
     elementwise: &'a Elementwise,
     types: Types,
@@ -106,7 +107,7 @@ impl Recorder<'_> {
     fn new_chain(&self, fill: Option<(Fill, Box<Called>)>) -> Arc<Chain> {
         let is_fill = fill.is_some();
         let chain = Arc::new(Chain {
-            client: Arc::clone(self.client),
+            client: self.client,
             owner: Arc::clone(&self.owner),
             fill,
             state: Mutex::new(State::Moved),
@@ -154,7 +155,7 @@ impl Recorder<'_> {
     }
 
     fn is_mine(&self, chain: &Chain) -> bool {
-        Arc::ptr_eq(&chain.owner, &self.owner) && Arc::ptr_eq(&chain.client, self.client)
+        Arc::ptr_eq(&chain.owner, &self.owner) && ptr::eq(chain.client, self.client)
     }
 
     /// Where the inputs are in the chains that the operation joins.

@@ -106,7 +106,7 @@ fn of_this_thread(client: &Client) -> Vec<Arc<Chain>> {
     let chains = THREAD.try_with(|thread| {
         let thread = thread.borrow();
         let chains = thread.chains.iter().filter_map(|(_, chain)| chain.upgrade());
-        chains.filter(|chain| ptr::eq(Arc::as_ptr(&chain.client), client)).collect()
+        chains.filter(|chain| ptr::eq(chain.client, client)).collect()
     });
     chains.unwrap_or_default()
 }
