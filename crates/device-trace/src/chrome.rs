@@ -1,7 +1,7 @@
 //! A trace in Chrome's format, as a file that grows while the program runs.
 //!
 //! The format is described in *Trace Event Format*, by the authors of Chrome's tracing. It is the form of an
-//! array, whose end may be missing: so a file is valid whenever the program ends.
+//! array, whose end may be missing: so tools read a file whenever the program ends.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,14 +1,23 @@
 //! The file that a trace goes to, compressed or not.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// A file that is valid after each [`finish`](Self::finish), and readable at any time.
-pub(crate) enum TraceFile {
+/// Closes the array of the trace.
+const END: &[u8] = b"]\n";
+
+/// A file that is a whole JSON document after each [`finish`](Self::finish), and readable at any time.
+pub(crate) struct TraceFile {
+    out: Out,
+    /// Where the array ended, after [`finish`](Self::finish): what is written next begins there.
+    end: Option<u64>,
+}
+
+enum Out {
     Plain(BufWriter<File>),
     /// `None` only while a member is exchanged for the next.
     Compressed(Option<GzEncoder<BufWriter<File>>>),
@@ -23,33 +32,59 @@ impl TraceFile {
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let file = BufWriter::new(open(path)?);
         let is_compressed = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gz"));
-        Ok(if is_compressed { Self::Compressed(Some(encoder(file))) } else { Self::Plain(file) })
+        let out = if is_compressed { Out::Compressed(Some(encoder(file))) } else { Out::Plain(file) };
+        Ok(Self { out, end: None })
     }
 
     /// How many bytes of it are on disk.
-    pub(crate) fn len(&self) -> io::Result<u64> {
-        let file = match self {
-            Self::Plain(file) => file.get_ref(),
-            Self::Compressed(Some(member)) => member.get_ref().get_ref(),
-            Self::Compressed(None) => return Ok(0),
-        };
-        Ok(file.metadata()?.len())
+    pub(crate) fn len(&mut self) -> io::Result<u64> {
+        Ok(self.out.file()?.metadata()?.len())
+    }
+
+    /// Ends the array and writes everything out. The next write takes the end away again, but for a pipe,
+    /// whose array stays open.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if self.end.is_some() {
+            return Ok(());
+        }
+        self.out.finish()?;
+        let file = self.out.file()?;
+        if file.metadata()?.is_file() {
+            let end = file.stream_position()?;
+            self.out.write_all(END)?;
+            self.out.finish()?;
+            self.end = Some(end);
+        }
+        Ok(())
+    }
+}
+
+impl Out {
+    fn file(&mut self) -> io::Result<&mut File> {
+        match self {
+            Self::Plain(file) => Ok(file.get_mut()),
+            Self::Compressed(Some(member)) => Ok(member.get_mut().get_mut()),
+            Self::Compressed(None) => Err(failed()),
+        }
     }
 
     /// Writes everything out and ends the compressed stream. What follows is a further member of the file, as
     /// gzip allows.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(file) => file.flush(),
             Self::Compressed(place) => {
-                let Some(member) = place.take() else { return Ok(()) };
-                let mut file = member.finish()?;
+                let mut file = place.take().ok_or_else(failed)?.finish()?;
                 let flushed = file.flush();
                 *place = Some(encoder(file));
                 flushed
             }
         }
     }
+}
+
+fn failed() -> io::Error {
+    io::Error::other("an earlier write has failed")
 }
 
 /// Opens a file, empties it, and keeps other traces away from it until it is closed. A program that is traced
@@ -119,10 +154,25 @@ fn encoder(file: BufWriter<File>) -> GzEncoder<BufWriter<File>> {
 
 impl Write for TraceFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(end) = self.end.take() {
+            let file = self.out.file()?;
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+        }
+        self.out.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(file) => file.write(bytes),
             Self::Compressed(Some(file)) => file.write(bytes),
-            Self::Compressed(None) => Err(io::Error::other("an earlier write has failed")),
+            Self::Compressed(None) => Err(failed()),
         }
     }
 

@@ -203,6 +203,10 @@ impl Trace {
                 break;
             }
             let text = line.trim_ascii();
+            // The end of the array, which a program that was killed has not written.
+            if text == b"]" {
+                continue;
+            }
             let text = text.strip_prefix(b"[").or_else(|| text.strip_prefix(b",")).unwrap_or(text);
             let refused = || {
                 let text = String::from_utf8_lossy(text);

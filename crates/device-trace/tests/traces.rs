@@ -67,9 +67,9 @@ fn a_trace_has_what_the_program_did() {
         }
         assert!(!summary.contains("ends early"), "{summary}");
     }
-    // The format of other tools: an array whose end may be missing.
+    // The format of other tools.
     let text = fs::read_to_string(folder.path().join("trace.json")).unwrap();
-    let events: serde_json::Value = serde_json::from_str(&format!("{text}]")).unwrap();
+    let events: serde_json::Value = serde_json::from_str(&text).unwrap();
     let events = events.as_array().unwrap();
     let arrows = |phase| events.iter().filter(|event| event["ph"] == phase).count();
     assert!(arrows("s") >= 4 && arrows("f") >= 3, "{text}");
@@ -150,6 +150,38 @@ fn a_trace_in_code_ends_where_it_is_dropped() {
     let file = folder.path().join(format!("trace-{}.json", std::process::id()));
     let text = fs::read_to_string(file).unwrap();
     assert!(text.contains("inside") && !text.contains("outside"), "{text}");
+}
+
+#[test]
+fn a_trace_is_one_json_document_after_each_flush() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["trace.json", "trace.json.gz"] {
+        let file = folder.path().join(name);
+        let names = || -> Vec<String> {
+            let mut text = Vec::new();
+            let bytes = fs::read(&file).unwrap();
+            if name.ends_with(".gz") {
+                flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut text).unwrap();
+            } else {
+                text = bytes;
+            }
+            let events: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
+            events.iter().filter_map(|event| event["name"].as_str().map(str::to_owned)).collect()
+        };
+        let trace = write_to(&file).unwrap();
+        for _ in 0..2 {
+            assert!(activity::flush(Duration::from_secs(60)));
+            assert!(names().contains(&"process_name".to_owned()));
+        }
+        drop(activity::span("between"));
+        assert!(activity::flush(Duration::from_secs(60)));
+        assert!(names().contains(&"between".to_owned()));
+        drop(activity::span("last"));
+        drop(trace);
+        let names = names();
+        assert!(["between", "last"].iter().all(|span| names.iter().any(|name| name == span)), "{names:?}");
+        assert!(Trace::read(&file).is_ok());
+    }
 }
 
 #[test]
