@@ -557,13 +557,16 @@ templates() {
     rm -rf "$folder"
 }
 
-step slow book 300 'the documentation as a book, whose links are checked'
+step slow book 300 'the documentation as a book, whose links and diagrams are checked'
 book() {
     # The newest that this version of Rust builds.
     command -v mdbook >/dev/null ||
         cargo install --quiet --locked --no-default-features --features search --version 0.5.2 mdbook
     [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh python3
+    # npm gets Mermaid, which draws the diagrams.
+    command -v npm >/dev/null || sh tests/install-packages.sh nodejs npm
     mdbook build docs
+    python3 tests/book.py target/book
 }
 
 step slow file-builds 300 'backends in files that are built in other ways: profiles, linkers, compilers'
