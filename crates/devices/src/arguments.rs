@@ -1,10 +1,11 @@
 //! The arguments of the command.
 
-#[cfg(feature = "files")]
-use std::ffi::OsString;
 use std::path::PathBuf;
+#[cfg(feature = "files")]
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 /// The variable with folders of backends in files.
 #[cfg(feature = "files")]
@@ -46,10 +47,10 @@ fails or `doctor` finds a problem, and 2 if the arguments are wrong.";
 pub(crate) enum Command {
     /// Lists all backends and devices, with the reason for each that cannot be used; the default
     List(Format),
-    /// Describes one device: its properties, limits and memory; opens it
+    /// Describes devices: their properties, limits and memory; opens them
     Info {
-        /// A device, `auto`, or a list of devices
-        device: String,
+        /// A device, `auto`, or a list for its first that is available; by default each that is present
+        device: Option<String>,
         #[command(flatten)]
         format: Format,
     },
@@ -63,14 +64,60 @@ pub(crate) enum Command {
     Trace(TraceArguments),
     /// Lists what lived in the memory of devices when the most was allocated, and at the end of a trace
     Memory(MemoryArguments),
+    /// Prints the completions of a shell, which its startup file or its folder of completions has
+    Completions { shell: Shell },
+    /// Prints the manual page of this command, for `man`
+    Man,
     /// Checks libraries with backends, and writes their manifests
     #[cfg(feature = "files")]
-    #[command(disable_help_flag = true, disable_version_flag = true)]
-    Plugin {
-        /// `check`, `manifest` and their arguments; `--help` shows them
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        arguments: Vec<OsString>,
+    #[command(subcommand)]
+    Plugin(Plugin),
+}
+
+/// `devices plugin`. Libraries are opened in a process of their own, with all rights of this one.
+#[cfg(feature = "files")]
+#[derive(Debug, Subcommand)]
+pub(crate) enum Plugin {
+    /// Says what is in libraries with backends, and what is wrong with them and their manifests
+    Check {
+        /// Libraries, manifests, or folders with manifests
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        opening: Opening,
     },
+    /// Prints the manifest of a library
+    Manifest {
+        /// The library
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What device strings call the backend; by default, what the library calls it
+        #[arg(long, value_parser = device_plugin::tool::name)]
+        name: Option<String>,
+        /// What the manifest is for, such as device.kernels; by default, a backend
+        #[arg(long)]
+        group: Option<String>,
+        /// The entry of a library that has several
+        #[arg(long)]
+        entry: Option<String>,
+        /// Puts the digest of the library into the manifest
+        #[arg(long)]
+        sha256: bool,
+        #[command(flatten)]
+        opening: Opening,
+    },
+}
+
+/// Which libraries are opened.
+#[cfg(feature = "files")]
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    /// Also opens files that other users can change
+    #[arg(long)]
+    pub(crate) trust_any_owner: bool,
+    /// How long a library may take
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = device_plugin::tool::seconds)]
+    pub(crate) time_limit: Duration,
 }
 
 /// `devices test`
@@ -78,6 +125,11 @@ pub(crate) enum Command {
 pub(crate) struct Test {
     /// A device, or the name of a backend for all of its devices
     pub(crate) device: String,
+    /// Writes the verdicts to a file, in the XML of JUnit, which CI systems read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) format: Format,
     /// Arguments of the test harness: filters, `--list`, `--skip PATTERN`, `--test-threads N`
     #[arg(last = true)]
     pub(crate) harness: Vec<String>,

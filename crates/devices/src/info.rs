@@ -2,23 +2,62 @@
 
 use std::process::ExitCode;
 
-use device_registry::{Device, DeviceError, ListedDevice, device, first_available};
+use device_registry::{Device, DeviceError, ErrorChain, ListedDevice, device, devices, first_available};
 
 use crate::Failure;
-use crate::output::{BOLD, Output, bytes, outside, styled};
+use crate::output::{BOLD, Output, RED, bytes, outside, styled};
 
-pub(crate) fn run(text: &str, output: &mut Output) -> Result<ExitCode, Failure> {
-    let device = chosen(text)?.resolve();
-    device.open()?;
-    let listed = device.listed()?;
+/// Describes a device, or without one each that is present.
+pub(crate) fn run(text: Option<&str>, output: &mut Output) -> Result<ExitCode, Failure> {
+    let Some(text) = text else { return all(output) };
+    let listed = opened(chosen(text)?)?;
     if output.is_json() {
         output.document(&listed)?;
     } else {
-        for (name, value) in facts(&listed)? {
-            output.line(format_args!("{}  {}", styled(BOLD, &format!("{name:<22}")), outside(value)))?;
-        }
+        print(&listed, output)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One that cannot be opened is an error below the others.
+fn all(output: &mut Output) -> Result<ExitCode, Failure> {
+    let present = devices().flat_map(|(_, devices)| devices.unwrap_or_default());
+    let (mut listed, mut errors) = (Vec::new(), Vec::new());
+    for device in present {
+        match opened(device) {
+            Ok(device) => listed.push(device),
+            Err(error) => errors.push(error),
+        }
+    }
+    if output.is_json() {
+        output.document(&listed)?;
+    } else {
+        for (number, device) in listed.iter().enumerate() {
+            if number > 0 {
+                output.line("")?;
+            }
+            print(device, output)?;
+        }
+    }
+    for error in &errors {
+        anstream::eprintln!("{} {}", styled(RED, "error:"), outside(ErrorChain::new(error)));
+    }
+    Ok(if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn opened(device: Device) -> Result<ListedDevice, DeviceError> {
+    let device = device.resolve();
+    device.open()?;
+    let listed = device.listed()?;
+    listed.properties().map_err(Clone::clone)?;
+    Ok(listed)
+}
+
+fn print(listed: &ListedDevice, output: &mut Output) -> Result<(), Failure> {
+    for (name, value) in facts(listed)? {
+        output.line(format_args!("{}  {}", styled(BOLD, &format!("{name:<22}")), outside(value)))?;
+    }
+    Ok(())
 }
 
 /// The device of a device string, or the first that is available of a list.

@@ -1,6 +1,8 @@
 //! Benchmarks of kernels, which other crates add.
 
 use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use device_registry::Device;
@@ -69,20 +71,42 @@ pub trait KernelBenchmark: Send + Sync {
 /// Measures calls, and keeps the results.
 pub struct Timer<'a> {
     pub(crate) largest: usize,
+    /// Set when the user ends the run.
+    pub(crate) stop: &'a AtomicBool,
     pub(crate) keep: &'a mut dyn FnMut(Timed),
 }
 
-/// What became of a call.
+/// What a benchmark reports.
 pub(crate) enum Timed {
-    Measured { call: String, bytes: u64, operations: u64, seconds: f64 },
+    Planned { calls: u64 },
+    Begun { call: String },
+    Measured { call: String, bytes: u64, operations: u64, times: Times },
     Missing { call: String },
 }
+
+/// The error of [`Timer::time`] after Ctrl-C.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl Error for Interrupted {}
 
 impl Timer<'_> {
     /// The most bytes that a call should touch, as `--largest` says.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.largest
+    }
+
+    /// Says how many calls of [`time`](Self::time) and [`missing`](Self::missing) follow, for the progress
+    /// that a terminal shows.
+    pub fn plan(&mut self, calls: u64) {
+        (self.keep)(Timed::Planned { calls });
     }
 
     /// Measures a call: the median of some runs, after one that warms up. `run` returns when the kernel has
@@ -93,7 +117,7 @@ impl Timer<'_> {
     ///
     /// # Errors
     ///
-    /// Any that `run` returns.
+    /// Any that `run` returns, and an error after Ctrl-C, which ends the benchmark.
     pub fn time(
         &mut self,
         call: impl Into<String>,
@@ -101,8 +125,13 @@ impl Timer<'_> {
         operations: u64,
         run: impl FnMut() -> Result<(), KernelError>,
     ) -> Result<(), KernelError> {
-        let seconds = median(run)?;
-        (self.keep)(Timed::Measured { call: call.into(), bytes, operations, seconds });
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Interrupted.into());
+        }
+        let call = call.into();
+        (self.keep)(Timed::Begun { call: call.clone() });
+        let times = times(run)?;
+        (self.keep)(Timed::Measured { call, bytes, operations, times });
         Ok(())
     }
 
@@ -118,8 +147,16 @@ const TIME: Duration = Duration::from_millis(150);
 /// At most so many runs of an operation are kept.
 const RUNS: usize = 2000;
 
-/// The median time of a call, after one that warms up.
-pub(crate) fn median<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
+/// How long a call takes, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    pub(crate) median: f64,
+    /// Between these two are the middle half of the runs.
+    pub(crate) quartiles: [f64; 2],
+}
+
+/// The times of a call, after one that warms up.
+pub(crate) fn times<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
     call()?;
     let begun = Instant::now();
     let mut runs = Vec::new();
@@ -129,5 +166,6 @@ pub(crate) fn median<E>(mut call: impl FnMut() -> Result<(), E>) -> Result<f64, 
         runs.push(start.elapsed().as_secs_f64());
     }
     runs.sort_by(f64::total_cmp);
-    Ok(runs[runs.len() / 2])
+    let count = runs.len();
+    Ok(Times { median: runs[count / 2], quartiles: [runs[count / 4], runs[count * 3 / 4]] })
 }

@@ -8,6 +8,9 @@ mod info;
 mod kernels;
 mod list;
 mod output;
+#[cfg(feature = "files")]
+mod plugin;
+mod shell;
 mod test;
 mod trace;
 
@@ -49,7 +52,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     #[cfg(feature = "files")]
     if arguments.get(1).is_some_and(|first| first == device_plugin::tool::CHILD) {
-        return device_plugin::tool::run(arguments[1..].to_vec(), &mut io::stdout(), &mut io::stderr());
+        // The process that started it notices a failure.
+        let is_written = device_plugin::tool::child(arguments.into_iter().skip(2)).is_ok();
+        return if is_written { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if arguments.get(1).is_some_and(|first| first == doctor::open::CHILD) {
         return doctor::open::child(&arguments[2..]);
@@ -143,10 +148,13 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let format = match &command {
         Command::List(format) | Command::Doctor(format) | Command::Info { format, .. } => Some(format),
         Command::Bench(bench) => Some(&bench.format),
+        Command::Test(test) => Some(&test.format),
         _ => None,
     };
     if format.is_none() && arguments.format.json {
-        return Err(Failure::Usage("only the list, `info`, `doctor` and `bench` print JSON".to_owned()));
+        return Err(Failure::Usage(
+            "only the list, `info`, `doctor`, `test` and `bench` print JSON".to_owned(),
+        ));
     }
     let mut output = Output::new(arguments.format.json || format.is_some_and(|format| format.json));
     if !matches!(command, Command::Doctor(_))
@@ -156,16 +164,16 @@ fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
     match command {
         Command::List(_) => list::run(&mut output),
-        Command::Info { device, .. } => info::run(&device, &mut output),
+        Command::Info { device, .. } => info::run(device.as_deref(), &mut output),
         Command::Doctor(_) => doctor::run(&configuration, &mut output),
-        Command::Test(test) => test::run(&test),
+        Command::Test(test) => test::run(&test, &mut output),
         Command::Bench(bench) => bench::run(&bench, &mut output),
         Command::Trace(arguments) => trace::run(&arguments, &mut output),
         Command::Memory(arguments) => trace::memory(&arguments, &mut output),
+        Command::Completions { shell } => shell::completions(shell),
+        Command::Man => shell::manual(),
         #[cfg(feature = "files")]
-        Command::Plugin { arguments } => {
-            Ok(device_plugin::tool::run(arguments, &mut io::stdout(), &mut io::stderr()))
-        }
+        Command::Plugin(arguments) => plugin::run(arguments),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let titles = ["DEVICE", "NAME", "KIND", "MEMORY", "DRIVER", "STATE", "PACKAGE"];
-    let mut table = Table::new(titles, &[3]);
+    let mut table = Table::new(titles, &[3]).elastic(&[1, 4, 6]);
     for backend in list.backends() {
         for device in backend.devices() {
             table.row(row(device, backend));
@@ -26,15 +26,15 @@ pub(crate) fn run(output: &mut Output) -> Result<ExitCode, Failure> {
     if !unusable.is_empty() {
         output.heading("Not available")?;
         for (backend, style, reason) in unusable {
-            let reason = outside(reason).replace('\n', "\n    ");
-            output.line(format_args!("  {}: {reason}", styled(style, backend.name())))?;
+            let name = styled(style, backend.name());
+            output.paragraph(&format!("  {name}: {}", outside(reason)), 4)?;
         }
     }
     let notes = list.report().notes();
     if !notes.is_empty() {
         output.heading("Notes")?;
         for note in notes {
-            output.line(format_args!("  {}", outside(note)))?;
+            output.paragraph(&format!("  {}", outside(note)), 4)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,8 @@
 //! What is printed: tables and styles for people, or JSON.
 
+use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -40,16 +41,40 @@ impl Output {
         self.line("")
     }
 
+    /// How many columns a terminal has. Elsewhere a line may be of any length.
+    fn width(&self) -> Option<usize> {
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        terminal_size::terminal_size().map(|(width, _)| width.0.into())
+    }
+
+    /// A text in lines that fit a terminal, all but the first after some spaces.
+    pub(crate) fn paragraph(&mut self, text: &str, indent: usize) -> io::Result<()> {
+        let spaces = " ".repeat(indent);
+        for (number, line) in text.lines().enumerate() {
+            let first = if number == 0 { "" } else { &spaces };
+            let options = textwrap::Options::new(self.width().unwrap_or(usize::MAX).max(20));
+            let options = options.initial_indent(first).subsequent_indent(&spaces).break_words(false);
+            for part in textwrap::wrap(line, options) {
+                self.line(part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a table is wider than the terminal, cells of its elastic columns end with `…`.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
+        let widths = table.fitting(self.width());
         for (number, row) in table.rows.iter().enumerate() {
             let mut line = String::new();
-            for (column, cell) in row.iter().enumerate() {
+            for (column, cell) in row.iter().enumerate().filter(|(column, _)| widths[*column] > 0) {
                 let style = if number == 0 { BOLD } else { cell.style };
-                let width = table.widths[column];
-                let space = width - cell.text.chars().count();
+                let text = shortened(&cell.text, widths[column]);
+                let space = widths[column] - text.chars().count();
                 let (before, behind) = if table.right.contains(&column) { (space, 0) } else { (0, space) };
                 line += &" ".repeat(before);
-                line += &styled(style, &cell.text).to_string();
+                line += &styled(style, &text).to_string();
                 line += &" ".repeat(behind + 2);
             }
             self.line(line.trim_end())?;
@@ -61,6 +86,14 @@ impl Output {
 /// The text in a style.
 pub(crate) fn styled(style: Style, text: &str) -> impl Display {
     format!("{}{text}{}", style.render(), style.render_reset())
+}
+
+/// The text in so many characters.
+pub(crate) fn shortened(text: &str, width: usize) -> Cow<'_, str> {
+    if text.chars().count() <= width {
+        return text.into();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Text from outside of this program, such as a driver's: it cannot write to the terminal by itself, nor turn
@@ -101,13 +134,47 @@ pub(crate) struct Table {
     widths: Vec<usize>,
     /// The columns that are aligned to the right.
     right: &'static [usize],
+    /// The columns that may be shortened.
+    elastic: &'static [usize],
 }
+
+/// Elastic columns that are not longer are short.
+const SHORT: usize = 18;
+
+/// Elastic columns are not made shorter.
+const SHORTEST: usize = 8;
 
 impl Table {
     pub(crate) fn new<const N: usize>(titles: [&str; N], right: &'static [usize]) -> Self {
-        let mut table = Self { rows: Vec::new(), widths: vec![0; N], right };
+        let mut table = Self { rows: Vec::new(), widths: vec![0; N], right, elastic: &[] };
         table.row(titles.map(Cell::from));
         table
+    }
+
+    /// The table, whose columns with these numbers are shortened where a terminal is narrower.
+    pub(crate) fn elastic(mut self, columns: &'static [usize]) -> Self {
+        self.elastic = columns;
+        self
+    }
+
+    /// The widths of the columns in a terminal of this width: the longest elastic ones give way, and the last
+    /// of them is left out where all would be short.
+    fn fitting(&self, terminal: Option<usize>) -> Vec<usize> {
+        let mut widths = self.widths.clone();
+        let Some(terminal) = terminal else { return widths };
+        let total = |widths: &[usize]| -> usize {
+            widths.iter().filter(|width| **width > 0).map(|width| width + 2).sum()
+        };
+        // No spaces are behind the last column.
+        while total(&widths) > terminal + 2 {
+            let longest = self.elastic.iter().copied().max_by_key(|column| widths[*column]);
+            let Some(longest) = longest.filter(|column| widths[*column] > SHORTEST) else { break };
+            match self.elastic.last() {
+                Some(&last) if widths[longest] == SHORT && widths[last] > 0 => widths[last] = 0,
+                _ => widths[longest] -= 1,
+            }
+        }
+        widths
     }
 
     pub(crate) fn row<const N: usize>(&mut self, cells: [Cell; N]) {
@@ -145,6 +212,20 @@ mod tests {
         ] {
             assert_eq!(bytes(number), text);
         }
+    }
+
+    #[test]
+    fn the_longest_elastic_columns_give_way_to_a_narrow_terminal() {
+        let mut table = Table::new(["A", "B", "C"], &[]).elastic(&[1, 2]);
+        table.row([Cell::from("x".repeat(30)), Cell::from("y".repeat(40)), Cell::from("z".repeat(20))]);
+        assert_eq!(table.fitting(None), [30, 40, 20]);
+        assert_eq!(table.fitting(Some(94)), [30, 40, 20]);
+        assert_eq!(table.fitting(Some(80)), [30, 26, 20]);
+        assert_eq!(table.fitting(Some(60)), [30, 18, 0]);
+        assert_eq!(table.fitting(Some(48)), [30, 16, 0]);
+        assert_eq!(table.fitting(Some(10)), [30, 8, 0]);
+        assert_eq!(shortened("Portable Computing", 9), "Portable…");
+        assert_eq!(shortened("é", 1), "é");
     }
 
     #[test]

@@ -3,6 +3,11 @@
 use std::env;
 use std::fs;
 use std::process::{Command, Output};
+#[cfg(unix)]
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
@@ -93,7 +98,6 @@ fn info_takes_a_device_a_list_and_auto() {
 fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
     for (arguments, part) in [
         (&["nosuch"][..], "unrecognized subcommand 'nosuch'"),
-        (&["info"], "<DEVICE>"),
         (&["info", "Openreg"], "did you mean `openreg`?"),
         (&["info", "openreg:gqu"], "unknown kind `gqu` of device; the kinds are `cpu`, `gpu`"),
         (&["bench", "cpu", "--largest", "1T"], "expected a number, perhaps with K, M or G"),
@@ -108,11 +112,11 @@ fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
         (&["bench", "--compare", "a", "b", "--fail-above", "0"], "expected a number above 0"),
         (&["bench", "--compare", "/nonexistent/a", "/nonexistent/b"], "/nonexistent/a: "),
         (&["bench", "cpu", "--largest", "4K", "--csv", "/nonexistent/a"], "cannot write /nonexistent/a: "),
-        (&["test", "cpu", "--json"], "unexpected argument '--json'"),
-        (&["--json", "test", "cpu"], "only the list, `info`, `doctor` and `bench` print JSON"),
+        (&["--json", "trace", "x"], "only the list, `info`, `doctor`, `test` and `bench` print JSON"),
+        (&["test", "cpu", "--junit", "/nonexistent/a"], "cannot write /nonexistent/a: "),
+        (&["completions", "cmd"], "[possible values: bash, elvish, fish, powershell, zsh]"),
         (&["bench", "cpu", "--chart", "x.png"], "a chart is SVG: expected a name that ends in .svg"),
-        (&["plugin", "nosuch"], "expected `check` or `manifest`, found `nosuch`"),
-        (&["--plugins", "/nonexistent", "plugin", "manifest"], "`manifest` needs a library"),
+        (&["--plugins", "/nonexistent", "plugin", "manifest"], "<FILE>"),
     ] {
         expect_refusal(arguments, 2, part);
     }
@@ -228,6 +232,82 @@ fn the_suite_runs_on_one_device_and_a_filter_chooses_checks() {
 }
 
 #[test]
+fn the_verdicts_of_a_test_are_json_and_a_file_for_ci() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.xml");
+    let filter = ["--", "memory::round_trip"];
+    let report = |arguments: &[&str], exits: i32| -> Value {
+        let output = command(&[&["test"], arguments, &["--json"], &filter].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(exits), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let document = report(&["openreg", "--junit", file.to_str().unwrap()], 0);
+    let tests = document["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 2, "{document:#}");
+    assert!(tests.iter().all(|test| test["verdict"] == "passed" && test["seconds"].as_f64().unwrap() > 0.0));
+    let xml = fs::read_to_string(&file).unwrap();
+    assert!(xml.contains("<testsuite name=\"devices test openreg\" tests=\"2\" failures=\"0\""), "{xml}");
+    assert!(xml.contains("<testcase classname=\"openreg:1::memory\" name=\"round_trip\" time="), "{xml}");
+    // A failure, and the file of the run before is replaced.
+    let failing = ["test", "openreg:0", "--junit", file.to_str().unwrap(), filter[0], filter[1]];
+    let output = command(&failing).env("OPENREG_FAIL_COPY", "1").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("openreg:0::memory::round_trip"), "the lines are printed as well");
+    let xml = fs::read_to_string(&file).unwrap();
+    assert!(xml.contains("failures=\"1\"") && xml.contains("<failure message=\""), "{xml}");
+    // Where no test ran there is no report.
+    let output = run(&["test", "cpu", "--json", "--", "nosuch"]);
+    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
+}
+
+#[test]
+fn completions_and_the_manual_name_each_command() {
+    let bash = printed(&["completions", "bash"]);
+    assert!(bash.contains("_devices()") && bash.contains("devices__subcmd__doctor"), "{bash}");
+    assert!(printed(&["completions", "fish"]).contains("-l fail-above"));
+    let manual = printed(&["man"]);
+    for command in ["devices\\-doctor", "devices\\-bench", "devices\\-plugin", "\\-\\-junit"] {
+        assert!(manual.contains(command), "{command} in {manual}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_benchmark_that_is_interrupted_prints_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("a.csv");
+    let arguments =
+        ["bench", "cpu", "openreg:0", "--largest", "256M", "--json", "--csv", csv.to_str().unwrap()];
+    let child = command(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    // It measures each operation for 0.15 seconds, and all of them for some seconds.
+    while !csv.exists() || begun.elapsed() < Duration::from_secs(1) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not begin");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["interrupted"], true);
+    let rows = document["measurements"].as_array().unwrap().len();
+    assert!(rows > 0, "{document:#}");
+    assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 1 + rows);
+}
+
+#[test]
+fn every_device_is_described_without_a_name() {
+    let all = printed(&["info"]);
+    let of = |device: &str| printed(&["info", device]);
+    let sections: Vec<&str> = all.split("\n\n").collect();
+    assert_eq!(sections.len(), 3, "{all}");
+    assert!(sections[0].starts_with("device                  cpu\n"), "{all}");
+    assert!(of("openreg:1").lines().next().is_some_and(|line| sections[2].starts_with(line)), "{all}");
+    let json: Value = serde_json::from_str(&printed(&["info", "--json"])).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(3), "{json:#}");
+}
+
+#[test]
 fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().expect("it is UTF-8").to_owned();
@@ -247,10 +327,9 @@ fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
     assert_eq!(measurements.iter().filter(copies).count(), 2);
     assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 1 + measurements.len());
     let svg = fs::read_to_string(&chart).unwrap();
-    assert!(
-        svg.starts_with("<svg ") && svg.contains("openreg:0: copy to cpu") && svg.contains("GB/s"),
-        "{svg}"
-    );
+    for part in ["openreg:0: copy to cpu", "GB/s", "openreg:0: OpenReg", document["date"].as_str().unwrap()] {
+        assert!(svg.starts_with("<svg ") && svg.contains(part), "{part} in {svg}");
+    }
 
     let compared = printed(&["bench", "--compare", &record, &record]);
     let ones = compared.lines().filter(|line| line.ends_with(" 1.00")).count();
@@ -631,22 +710,34 @@ fn the_tool_for_plugins_says_how_to_use_it_and_what_it_found() {
     };
     let (code, printed, errors) = run(&["plugin", "print"]);
     assert_eq!((code, &*printed), (Some(2), ""));
+    assert!(errors.starts_with("error: unrecognized subcommand 'print'"), "{errors}");
+    let (code, printed, errors) = run(&["plugin"]);
     assert!(
-        errors.starts_with("devices plugin: expected `check` or `manifest`, found `print`\n"),
+        code == Some(2) && printed.is_empty() && errors.contains("  manifest  Prints the manifest"),
         "{errors}"
     );
-    assert!(errors.contains("\nusage: devices plugin check "), "{errors}");
-    let (code, printed, errors) = run(&["plugin", "--help"]);
-    assert!(code == Some(0) && printed.starts_with("usage: ") && errors.is_empty(), "{printed}{errors}");
-    let version = format!("devices plugin {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(run(&["plugin", "--version"]), (Some(0), version, String::new()));
+    let (code, printed, errors) = run(&["plugin", "manifest", "--help"]);
+    assert!(
+        code == Some(0) && printed.contains("Usage: devices plugin manifest") && errors.is_empty(),
+        "{printed}"
+    );
+    for (arguments, part) in [
+        (&["check"][..], "<FILE>"),
+        (&["manifest"], "<FILE>"),
+        (&["manifest", "a", "b"], "unexpected argument 'b'"),
+        (&["check", "--name", "x", "a"], "unexpected argument '--name'"),
+        (&["manifest", "a", "--name", "A"], "expected 1 to 32 bytes of a-z, 0-9 and _"),
+        (&["check", "a", "--time-limit", "0"], "expected seconds, such as 30"),
+    ] {
+        expect_refusal(&[&["plugin"], arguments].concat(), 2, part);
+    }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("none/libacme.so");
     let file = file.to_str().unwrap();
     let (code, printed, errors) = run(&["plugin", "check", file]);
     assert!(code == Some(1) && printed.ends_with("\n1 problem\n") && errors.is_empty(), "{printed}{errors}");
     let (code, printed, errors) = run(&["plugin", "manifest", file]);
-    assert!(code == Some(1) && errors.starts_with("devices plugin: cannot open `"), "{printed}{errors}");
+    assert!(code == Some(1) && errors.starts_with("error: cannot open `"), "{printed}{errors}");
 }
 
 #[test]
@@ -669,10 +760,10 @@ fn a_trace_becomes_a_summary_and_a_page() {
 
 #[test]
 fn the_help_of_each_command_offers_only_what_it_does() {
-    for command in ["list", "info", "doctor", "bench"] {
+    for command in ["list", "info", "doctor", "test", "bench"] {
         assert!(printed(&[command, "--help"]).contains("--json"), "{command}");
     }
-    for command in ["test", "trace", "memory"] {
+    for command in ["trace", "memory", "completions", "man"] {
         assert!(!printed(&[command, "--help"]).contains("--json"), "{command}");
     }
     let (before, behind) = (printed(&["--json", "info", "cpu"]), printed(&["info", "cpu", "--json"]));

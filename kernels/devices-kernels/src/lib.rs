@@ -26,7 +26,10 @@ impl KernelBenchmark for Operators {
     fn run(&self, device: Device, timer: &mut Timer<'_>) -> Result<(), KernelError> {
         let stream = device.create_stream()?;
         let largest = timer.largest();
-        for case in cases::all().iter().filter(|case| case.bytes() <= largest) {
+        let cases = cases::all();
+        let fitting = || cases.iter().filter(|case| case.bytes() <= largest);
+        timer.plan(fitting().count() as u64);
+        for case in fitting() {
             measure(device, &stream, case, timer)?;
         }
         Ok(())

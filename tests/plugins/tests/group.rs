@@ -110,8 +110,11 @@ fn install() {
             [("device.backends", "openreg"), (FILLER_GROUP, "filler"), (FILLER_GROUP, "broken")]
         {
             let mut tool = Command::new(built.with_file_name("device-plugin-tool"));
-            let printed =
-                tool.args(["manifest", "--group", group, "--entry", entry]).arg(&copy).output().unwrap();
+            let printed = tool
+                .args(["plugin", "manifest", "--group", group, "--entry", entry])
+                .arg(&copy)
+                .output()
+                .unwrap();
             assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
             fs::write(folder.join(format!("{entry}.plugin.json")), printed.stdout).expect("there is room");
         }

@@ -17,7 +17,9 @@ use tempfile::TempDir;
 fn tool() -> Command {
     let program = library("openreg_file").with_file_name("device-plugin-tool");
     assert!(program.exists(), "`cargo test -p device-plugin-tests` builds {}", program.display());
-    Command::new(program)
+    let mut command = Command::new(program);
+    command.arg("plugin");
+    command
 }
 
 /// The exit code and the output of a command. What is written to the standard error comes last.
@@ -124,7 +126,7 @@ fn each_entry_of_a_template_has_the_manifest_that_is_printed_for_it() {
         }
         let output = tool().args(["manifest", "--group", "acme.things"]).arg(&library).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(error, "devices plugin: the library offers no entry of `acme.things`\n");
+        assert_eq!(error, "error: the library offers no entry of `acme.things`\n");
     }
 }
 
@@ -178,11 +180,10 @@ fn of_several_backends_in_a_library_the_user_chooses_one() {
     let (_kept, folder) = folder();
     let library = copy("two_file", &folder);
     let (code, text) = run(tool().arg("manifest").arg(&library));
-    let message =
-        "devices plugin: the library offers 2 backends: choose one with `--entry`: `openreg`, `cuda`\n";
+    let message = "error: the library offers 2 backends: choose one with `--entry`: `openreg`, `cuda`\n";
     assert_eq!((code, &*text), (2, message));
     let (code, text) = run(tool().args(["manifest", "--entry", "opencl"]).arg(&library));
-    let message = "devices plugin: the library offers no backend `opencl`; it offers `openreg`, `cuda`\n";
+    let message = "error: the library offers no backend `opencl`; it offers `openreg`, `cuda`\n";
     assert_eq!((code, &*text), (2, message));
     let (code, manifest) = run(tool().args(["manifest", "--entry", "cuda"]).arg(&library));
     assert_eq!(code, 0, "{manifest}");

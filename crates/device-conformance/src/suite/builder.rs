@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device_registry::take_validation_reports;
+use libtest_mimic::{Completion, Failed};
 
 use crate::check::{Check, DEFAULT_TIME_LIMIT};
 use crate::environment;
 use crate::expectations::Expectation;
 use crate::outcome::Outcome;
+use crate::verdict::Verdict;
 use crate::watchdog;
 
 /// The suite, with what a backend says in advance: which checks it does not support, and which are expected
@@ -45,7 +47,10 @@ pub struct Suite {
     pub(super) expected_failures: Vec<Expectation>,
     pub(super) time_limit: Duration,
     after_each: Option<AfterEach>,
+    on_verdict: Option<OnVerdict>,
 }
+
+type OnVerdict = Arc<dyn Fn(&str, &Verdict, Duration) + Send + Sync>;
 
 type AfterEach = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
@@ -67,6 +72,7 @@ impl Suite {
             expected_failures: Vec::new(),
             time_limit: DEFAULT_TIME_LIMIT,
             after_each: None,
+            on_verdict: None,
         }
     }
 
@@ -137,6 +143,26 @@ impl Suite {
     pub fn after_each(mut self, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.after_each = Some(Arc::new(check));
         self
+    }
+
+    /// Calls a function with each test's name, its verdict and how long it took, for reports. The tests are
+    /// those that the filters select; they end in any order, on several threads.
+    pub fn on_verdict(mut self, report: impl Fn(&str, &Verdict, Duration) + Send + Sync + 'static) -> Self {
+        self.on_verdict = Some(Arc::new(report));
+        self
+    }
+
+    /// The result of a test, of which the report is made.
+    pub(super) fn conclude(
+        &self,
+        test: &str,
+        verdict: Verdict,
+        took: Duration,
+    ) -> Result<Completion, Failed> {
+        if let Some(report) = &self.on_verdict {
+            report(test, &verdict, took);
+        }
+        verdict.completion()
     }
 
     /// The outcome of a check, after the function of [`after_each`](Self::after_each) and the reports of the

@@ -11,6 +11,7 @@ mod worker;
 mod workers;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -87,7 +88,11 @@ impl Suite {
             Processes::Own => Host::Workers(Workers::new(&suite, true)),
         });
         let summary = Arc::new(Mutex::new(Summary::default()));
-        let Plan { trials, mut problems } = Plan::new(&suite, &host, &suite.required(), &summary);
+        let mut plan = Plan::new(&suite, &host, &suite.required(), &summary);
+        if std::io::stdout().is_terminal() {
+            plan.number(&arguments);
+        }
+        let Plan { trials, mut problems } = plan;
         let conclusion = libtest_mimic::run(&arguments, trials);
         problems.extend(host.end());
         let ran = conclusion.num_passed + conclusion.num_failed + conclusion.num_ignored;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device_registry::backends;
-use libtest_mimic::Trial;
+use libtest_mimic::{Arguments, Trial};
 use parking_lot::Mutex;
 
 use super::builder::{Suite, backend_of};
@@ -44,7 +45,7 @@ impl Plan {
             let is_required = required.contains(&name);
             match host.load(&name) {
                 Availability::Available(found) if found.is_empty() => {
-                    plan.fail_backend(&name, NO_DEVICES.to_owned(), is_required, summary);
+                    plan.fail_backend(suite, &name, NO_DEVICES.to_owned(), is_required, summary);
                 }
                 Availability::Available(found) => {
                     for device in found.iter().filter(|device| suite.tests(device)) {
@@ -55,11 +56,12 @@ impl Plan {
                     devices.extend(found);
                 }
                 Availability::Unavailable(reason) if !is_required => {
-                    plan.skip_backend(&name, reason, summary);
+                    plan.replace_backend(suite, &name, Verdict::Skipped(reason), summary);
                     unavailable.push(name);
                 }
                 Availability::Unavailable(reason) => {
                     plan.fail_backend(
+                        suite,
                         &name,
                         if suite.required.contains(&name) {
                             format!("it has to be tested, and {reason}")
@@ -71,7 +73,7 @@ impl Plan {
                     );
                 }
                 Availability::Broken(message) => {
-                    plan.fail_backend(&name, message, is_required, summary);
+                    plan.fail_backend(suite, &name, message, is_required, summary);
                 }
             }
         }
@@ -90,23 +92,56 @@ impl Plan {
         plan
     }
 
-    /// Adds an ignored test in place of the checks of a backend.
-    fn skip_backend(&mut self, name: &str, reason: String, summary: &Mutex<Summary>) {
-        let verdict = Verdict::Skipped(reason);
-        summary.lock().add(name);
-        summary.lock().count(name, &verdict);
-        self.trials.push(Trial::ignorable_test(format!("{name}::devices"), || verdict.completion()));
-    }
-
     /// Adds a failing test in place of the checks of a backend. A required backend also fails the run,
     /// because a filter may not select that test.
-    fn fail_backend(&mut self, name: &str, message: String, is_required: bool, summary: &Mutex<Summary>) {
-        summary.lock().add(name);
-        summary.lock().count(name, &Verdict::Failed(message.clone()));
+    fn fail_backend(
+        &mut self,
+        suite: &Arc<Suite>,
+        name: &str,
+        message: String,
+        is_required: bool,
+        summary: &Mutex<Summary>,
+    ) {
         if is_required {
             self.problems.push(format!("{name}: {message}"));
         }
-        self.trials.push(Trial::test(format!("{name}::devices"), move || Err(message.into())));
+        self.replace_backend(suite, name, Verdict::Failed(message), summary);
+    }
+
+    /// Adds a test with this verdict in place of the checks of a backend.
+    fn replace_backend(
+        &mut self,
+        suite: &Arc<Suite>,
+        name: &str,
+        verdict: Verdict,
+        summary: &Mutex<Summary>,
+    ) {
+        summary.lock().add(name);
+        summary.lock().count(name, &verdict);
+        let (suite, test) = (Arc::clone(suite), format!("{name}::devices"));
+        self.trials.push(Trial::ignorable_test(test.clone(), move || {
+            suite.conclude(&test, verdict, Duration::ZERO)
+        }));
+    }
+
+    /// Numbers the tests that the filters select, as a terminal shows how many are left.
+    pub(super) fn number(&mut self, arguments: &Arguments) {
+        // The number is part of what `--skip` looks at.
+        if arguments.list || !arguments.skip.is_empty() {
+            return;
+        }
+        let is_selected = |trial: &Trial| !arguments.is_filtered_out(trial);
+        let count = self.trials.iter().filter(|trial| is_selected(trial)).count();
+        let mut number = 0;
+        let numbered = std::mem::take(&mut self.trials).into_iter().map(|trial| {
+            if !is_selected(&trial) {
+                return trial;
+            }
+            number += 1;
+            let width = count.to_string().len();
+            trial.with_kind(format!("{number:>width$}/{count}"))
+        });
+        self.trials = numbered.collect();
     }
 }
 
@@ -183,6 +218,26 @@ mod tests {
         assert_eq!((trials.len(), problems.len()), (0, 1), "{problems:?}");
         assert!(problems.contains(&"`cpu:7` is not a device here: there are cpu".to_owned()), "{problems:?}");
         assert!(!summary.contains("cpu "), "{summary}");
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_selected_tests() {
+        let numbered = |arguments: &[&str]| {
+            let suite = Arc::new(Suite::new().device("cpu"));
+            let host = Arc::new(Host::here(&suite));
+            let mut plan = Plan::new(&suite, &host, &BTreeSet::new(), &Arc::default());
+            let arguments = Arguments::from_iter(["suite"].iter().chain(arguments));
+            plan.number(&arguments);
+            let shown = plan.trials.iter().filter(|trial| !arguments.is_filtered_out(trial));
+            shown.map(|trial| (trial.kind().to_owned(), trial.name().to_owned())).collect::<Vec<_>>()
+        };
+        let count = checks().count();
+        let all = numbered(&[]);
+        assert_eq!((all.len(), &*all[8].0), (count, &*format!("  9/{count}")));
+        let one = numbered(&["--exact", "cpu::memory::round_trip"]);
+        assert_eq!(one, [("1/1".to_owned(), "cpu::memory::round_trip".to_owned())]);
+        assert!(numbered(&["--skip", "1"]).iter().all(|(kind, _)| kind.is_empty()));
+        assert!(numbered(&["--list"]).iter().all(|(kind, _)| kind.is_empty()));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use libtest_mimic::Trial;
 use parking_lot::Mutex;
@@ -47,10 +48,12 @@ impl DeviceTrials {
     /// The test that runs a check on this device.
     pub(super) fn trial(self: &Arc<Self>, check: &'static Check) -> Trial {
         let device = Arc::clone(self);
-        Trial::ignorable_test(format!("{}::{}", self.device, check.name()), move || {
+        let name = format!("{}::{}", self.device, check.name());
+        Trial::ignorable_test(name.clone(), move || {
+            let begun = Instant::now();
             let verdict = device.run(check);
             device.summary.lock().count(&device.device, &verdict);
-            verdict.completion()
+            device.suite.conclude(&name, verdict, begun.elapsed())
         })
     }
 

@@ -13,7 +13,6 @@ use crate::file::manifest::Manifest;
 use crate::install::examine::{Examined, examine, is_manifest, manifests, read_manifest};
 use crate::tool::arguments::{Check, How, Opening};
 use crate::tool::contents::{self, Contents};
-use crate::tool::exit_code::{FINE, PROBLEMS};
 use crate::tool::page::{Level, Page, summary};
 use crate::tool::process::{self, Devices, Entry, Failed, Seen, State};
 use crate::tool::{compare, describe};
@@ -24,12 +23,12 @@ const SYMBOLS: usize = 8;
 /// How many lines of what a library printed are shown.
 const PRINTED: usize = 8;
 
-/// Checks files and prints what was found.
+/// Checks files and prints what was found. Returns whether all is well.
 ///
 /// # Errors
 ///
 /// If it cannot be written.
-pub(super) fn run(check: &Check, output: &mut dyn Write) -> io::Result<u8> {
+pub fn run(check: &Check, output: &mut dyn Write) -> io::Result<bool> {
     let mut shared = HashSet::new();
     let mut done = HashSet::new();
     let mut problems = 0;
@@ -48,7 +47,7 @@ pub(super) fn run(check: &Check, output: &mut dyn Write) -> io::Result<u8> {
         }
     }
     writeln!(output, "{}", summary(problems))?;
-    Ok(if problems == 0 { FINE } else { PROBLEMS })
+    Ok(problems == 0)
 }
 
 /// Checks the libraries of all manifests in a folder.

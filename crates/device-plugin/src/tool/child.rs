@@ -14,7 +14,6 @@ use crate::abi;
 use crate::chain;
 use crate::load::{Library, LibraryEntry, LoadedBackend};
 use crate::tool::arguments::How;
-use crate::tool::exit_code::FINE;
 
 /// What a step begins with. Where the library prints to the same place, its lines do not.
 pub(super) const STEP: &str = "device-plugin step ";
@@ -31,7 +30,7 @@ const LARGEST_ALIGNMENT: usize = 1 << 20;
 /// # Errors
 ///
 /// If nothing reads them.
-pub(super) fn run(file: &Path, how: How) -> io::Result<u8> {
+pub(super) fn run(file: &Path, how: How) -> io::Result<()> {
     #[cfg(windows)]
     crash_without_a_dialog();
     let mut steps = Steps(output()?);
@@ -41,8 +40,7 @@ pub(super) fn run(file: &Path, how: How) -> io::Result<u8> {
         Ok(library) => inspect(library, how, &mut steps)?,
         Err(failure) => steps.write(json!({"step": "refused", "message": text(&failure)}))?,
     }
-    steps.write(json!({"step": "end"}))?;
-    Ok(FINE)
+    steps.write(json!({"step": "end"}))
 }
 
 fn inspect(library: &'static Library, how: How, steps: &mut Steps) -> io::Result<()> {

@@ -1,6 +1,5 @@
 //! `devices plugin manifest`: the manifest of a library.
 
-use std::io::{self, Write};
 use std::path::Path;
 
 use entry_points::message::{shown, shown_path};
@@ -12,24 +11,24 @@ use crate::group;
 use crate::install::examine::examine;
 use crate::load::LibraryEntry;
 use crate::tool::arguments::{How, Manifest};
-use crate::tool::exit_code::{FINE, PROBLEMS, USAGE_ERROR};
 use crate::tool::process::{self, Entry};
 
-/// Prints the manifest of a library.
+/// Why there is no manifest.
+#[derive(Debug)]
+pub enum NoManifest {
+    /// The arguments name no entry of the library.
+    Usage(String),
+    /// Something is wrong with the library.
+    Problem(String),
+}
+
+/// The text of a library's manifest.
 ///
 /// # Errors
 ///
-/// If it cannot be written.
-pub(super) fn run(arguments: &Manifest, output: &mut dyn Write, errors: &mut dyn Write) -> io::Result<u8> {
-    match manifest(arguments) {
-        Ok(text) => output.write_all(text.as_bytes()).map(|()| FINE),
-        Err((code, message)) => writeln!(errors, "devices plugin: {message}").map(|()| code),
-    }
-}
-
-/// The text of the manifest, or the exit code and the message.
-fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
-    let problem = |message| (PROBLEMS, message);
+/// If the library cannot have one, or it is not clear which.
+pub fn manifest(arguments: &Manifest) -> Result<String, NoManifest> {
+    let problem = NoManifest::Problem;
     let opening = arguments.opening;
     let file = examine(&arguments.file, opening.any_owner).map_err(problem)?;
     file.trust.map_err(problem)?;
@@ -60,11 +59,7 @@ fn manifest(arguments: &Manifest) -> Result<String, (u8, String)> {
 }
 
 /// The entry that is meant.
-fn choose<'a>(
-    entries: &'a [Entry],
-    group: &str,
-    name: Option<&str>,
-) -> Result<&'a LibraryEntry, (u8, String)> {
+fn choose<'a>(entries: &'a [Entry], group: &str, name: Option<&str>) -> Result<&'a LibraryEntry, NoManifest> {
     let (one, several) = match group {
         abi::BACKENDS => ("backend".to_owned(), "backends".to_owned()),
         _ => (format!("entry of `{}`", shown(group)), format!("entries of `{}`", shown(group))),
@@ -73,15 +68,15 @@ fn choose<'a>(
     let names: Vec<_> = of_group.clone().map(|entry| format!("`{}`", shown(&entry.name))).collect();
     let names = names.join(", ");
     match (name, of_group.clone().count()) {
-        (_, 0) => Err((PROBLEMS, format!("the library offers no {one}"))),
+        (_, 0) => Err(NoManifest::Problem(format!("the library offers no {one}"))),
         (Some(name), _) => of_group.find(|entry| entry.name == name).ok_or_else(|| {
-            (USAGE_ERROR, format!("the library offers no {one} `{}`; it offers {names}", shown(name)))
+            let name = shown(name);
+            NoManifest::Usage(format!("the library offers no {one} `{name}`; it offers {names}"))
         }),
-        (None, 1) => of_group.next().ok_or_else(|| (PROBLEMS, String::new())),
-        (None, count) => Err((
-            USAGE_ERROR,
-            format!("the library offers {count} {several}: choose one with `--entry`: {names}"),
-        )),
+        (None, 1) => of_group.next().ok_or_else(|| NoManifest::Problem(String::new())),
+        (None, count) => Err(NoManifest::Usage(format!(
+            "the library offers {count} {several}: choose one with `--entry`: {names}"
+        ))),
     }
 }
 

@@ -1,16 +1,39 @@
 //! The bandwidths as a chart.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
+use plotters::coord::Shift;
 use plotters::prelude::{
-    ChartBuilder, Color, IntoDrawingArea, IntoLogRange, LineSeries, Palette, Palette99, PathElement,
-    SVGBackend, Text, WHITE,
+    ChartBuilder, Circle, Color, Cross, DrawingArea, IntoDrawingArea, IntoLogRange, LineSeries, PathElement,
+    RGBColor, SVGBackend, TRANSPARENT, Text, TriangleMarker, WHITE,
 };
 
 use crate::bench::record::{Measured, Record};
-use crate::output::bytes;
+use crate::output::{bytes, shortened};
 
 const SIZE: (u32, u32) = (1000, 600);
+
+/// Where the lines end and their names begin.
+const LINES: u32 = 690;
+
+/// Colours that people with any eyesight tell apart: those of Okabe and Ito, without the yellow.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
+
+/// The longest name beside the lines, in characters.
+const NAME: usize = 38;
+
+const TEXT: (&str, i32) = ("sans-serif", 14);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The chart as SVG: the size from left to right, the bandwidth from the bottom to the top, both in powers.
 pub(crate) fn svg(record: &Record) -> Result<String, String> {
@@ -33,55 +56,86 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
             series.insert(format!("{device}: bandwidth of its memory"), points);
         }
     }
-    let points = || series.values().flatten();
-    let range = |of: fn(&(f64, f64)) -> f64| {
-        let (least, most) = points()
-            .map(of)
-            .fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)));
-        (least / 1.3)..(most * 1.3)
-    };
     let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        let draw = || -> Result<(), Box<dyn std::error::Error + '_>> {
-            area.fill(&WHITE).map_err(|error| error.to_string())?;
-            // Beside the lines, so that it hides none.
-            let (lines, legend) = area.split_horizontally(720);
-            let mut chart = ChartBuilder::on(&lines)
-                .caption("Bandwidth by size", ("sans-serif", 22))
-                .margin(15)
-                .x_label_area_size(45)
-                .y_label_area_size(70)
-                .build_cartesian_2d(
-                    range(|point| point.0).log_scale().base(4.0),
-                    range(|point| point.1).log_scale(),
-                )
-                .map_err(|error| error.to_string())?;
-            chart
-                .configure_mesh()
-                .x_desc("bytes")
-                .y_desc("GB/s")
-                .x_label_formatter(&|size| bytes(*size as u64))
-                .y_label_formatter(&|rate| format!("{rate}"))
-                .draw()
-                .map_err(|error| error.to_string())?;
-            for (number, (name, points)) in series.iter().enumerate() {
-                let style = Palette99::pick(number).stroke_width(2);
-                chart
-                    .draw_series(LineSeries::new(points.iter().copied(), style))
-                    .map_err(|error| error.to_string())?;
-                let y = 45 + 22 * number as i32;
-                let line = PathElement::new([(0, y), (22, y)], style);
-                legend.draw(&line).map_err(|error| error.to_string())?;
-                let text = Text::new(name.as_str(), (30, y - 7), ("sans-serif", 15));
-                legend.draw(&text).map_err(|error| error.to_string())?;
-            }
-            area.present().map_err(|error| error.to_string())?;
-            Ok(())
-        };
-        draw().map_err(|error| error.to_string())?;
-    }
+    draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), record, &series)
+        .map_err(|error| error.to_string())?;
     Ok(text)
+}
+
+fn draw(
+    area: &Area<'_>,
+    record: &Record,
+    series: &BTreeMap<String, Vec<(f64, f64)>>,
+) -> Result<(), Box<dyn Error>> {
+    let failed = |error: &dyn Error| error.to_string();
+    area.fill(&WHITE).map_err(|error| failed(&error))?;
+    // Beside the lines, so that it hides none.
+    let (lines, legend) = area.split_horizontally(LINES);
+    let mut chart = ChartBuilder::on(&lines)
+        .caption("Bandwidth by size", ("sans-serif", 22))
+        .margin(15)
+        .x_label_area_size(45)
+        .y_label_area_size(70)
+        .build_cartesian_2d(
+            range(series, |point| point.0).log_scale().base(4.0),
+            range(series, |point| point.1).log_scale().base(2.0),
+        )
+        .map_err(|error| failed(&error))?;
+    chart
+        .configure_mesh()
+        .x_desc("size")
+        .y_desc("bandwidth in GB/s")
+        .axis_desc_style(("sans-serif", 15))
+        .y_labels(20)
+        .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|size| bytes(*size as u64))
+        .y_label_formatter(&|rate| rounded(*rate))
+        .draw()
+        .map_err(|error| failed(&error))?;
+    for (number, (name, points)) in series.iter().enumerate() {
+        let style = COLOURS[number % COLOURS.len()].stroke_width(2);
+        let line = LineSeries::new(points.iter().copied(), style);
+        chart.draw_series(line).map_err(|error| failed(&error))?;
+        let (points, filled) = (points.iter().copied(), style.filled());
+        // Where colours come again, the marks are others.
+        match number / COLOURS.len() {
+            0 => chart.draw_series(points.map(|point| Circle::new(point, 3, filled))).map(drop),
+            1 => chart.draw_series(points.map(|point| TriangleMarker::new(point, 5, filled))).map(drop),
+            _ => chart.draw_series(points.map(|point| Cross::new(point, 4, style))).map(drop),
+        }
+        .map_err(|error| failed(&error))?;
+        let y = 45 + 20 * number as i32;
+        legend.draw(&PathElement::new([(0, y), (22, y)], style)).map_err(|error| failed(&error))?;
+        match number / COLOURS.len() {
+            0 => legend.draw(&Circle::new((11, y), 3, filled)),
+            1 => legend.draw(&TriangleMarker::new((11, y), 5, filled)),
+            _ => legend.draw(&Cross::new((11, y), 4, style)),
+        }
+        .map_err(|error| failed(&error))?;
+        legend.draw(&Text::new(shortened(name, NAME), (30, y - 7), TEXT)).map_err(|error| failed(&error))?;
+    }
+    // What was measured, and when.
+    let devices = record.devices.iter().map(|Measured { device, name, driver, .. }| {
+        let driver = driver.as_ref().map(|driver| format!(", {driver}")).unwrap_or_default();
+        format!("{device}: {name}{driver}")
+    });
+    for (number, line) in devices.chain([record.date.clone()]).enumerate() {
+        let y = 60 + 20 * (series.len() + number) as i32;
+        legend.draw(&Text::new(shortened(&line, NAME), (0, y), TEXT)).map_err(|error| failed(&error))?;
+    }
+    area.present().map_err(|error| failed(&error))?;
+    Ok(())
+}
+fn range(series: &BTreeMap<String, Vec<(f64, f64)>>, of: fn(&(f64, f64)) -> f64) -> std::ops::Range<f64> {
+    let values = series.values().flatten().map(of);
+    let (least, most) = values
+        .fold((f64::MAX, f64::MIN), |(least, most): (f64, f64), value| (least.min(value), most.max(value)));
+    (least / 1.3)..(most * 1.3)
+}
+
+/// A power of two as people write it: `0.25`, `16`.
+fn rounded(rate: f64) -> String {
+    if rate >= 0.125 { format!("{rate}") } else { format!("{rate:.1e}") }
 }
 
 #[cfg(test)]
@@ -104,12 +158,13 @@ mod tests {
             bytes: Some(size),
             operations: None,
             seconds: 1e-3,
+            quartiles: None,
         });
         let devices = vec![measured("acme:0", Some(64_000_000_000)), measured("acme:1", None)];
         let record = Record { devices, measurements: measurements.to_vec(), ..Record::new() };
         let svg = svg(&record).expect("there is something to draw");
         assert!(svg.contains("acme:0: copy within") && svg.contains("acme:0: bandwidth of its memory"));
-        assert!(!svg.contains("acme:1"));
+        assert!(!svg.contains("acme:1: bandwidth"));
         let nothing = Record { measurements: Vec::new(), ..record };
         assert!(super::svg(&nothing).is_err());
     }

@@ -20,6 +20,8 @@ struct Compared<'a> {
     before: f64,
     /// The time of the second run, divided by the first's.
     ratio: f64,
+    /// Whether the middle halves of both runs overlap: such a difference may be by chance.
+    overlaps: bool,
 }
 
 /// Fails if a ratio is above `most`.
@@ -38,6 +40,7 @@ pub(crate) fn run(
             measurement,
             before: other.seconds,
             ratio: measurement.seconds / other.seconds,
+            overlaps: overlap(measurement.quartiles, other.quartiles),
         }));
     }
     let has = |record: &Record, wanted: &Measurement| {
@@ -60,8 +63,9 @@ pub(crate) fn run(
     }
     let titles = ["DEVICE", "OPERATION", "SIZE", "BEFORE", "AFTER", "AFTER / BEFORE"];
     let mut table = Table::new(titles, &[2, 3, 4, 5]);
-    for Compared { measurement, before, ratio } in &compared {
+    for Compared { measurement, before, ratio, overlaps } in &compared {
         let style = match ratio {
+            _ if *overlaps => PLAIN,
             ratio if *ratio > 1.1 => RED,
             ratio if *ratio < 0.9 => GREEN,
             _ => PLAIN,
@@ -83,6 +87,12 @@ pub(crate) fn run(
         output.line(format_args!("\n{slower} of {} take more than {most} times as long.", compared.len()))?;
     }
     Ok(code)
+}
+
+/// Whether two ranges have a value in common. Files of older versions have none.
+fn overlap(one: Option<[f64; 2]>, other: Option<[f64; 2]>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    one[0] <= other[1] && other[0] <= one[1]
 }
 
 /// Whether both are of the same operation, at the same size.

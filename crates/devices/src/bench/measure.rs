@@ -1,81 +1,149 @@
 //! The measurements themselves.
 
 use std::error::Error;
-use std::time::Duration;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::available_parallelism;
+use std::time::{Duration, SystemTime};
 
 use device_registry::{AttributeValue, Device, DeviceError, ErrorChain, HostBuffer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::SMALLEST;
-use crate::bench::record::{ALLOCATE, FORMAT, Failed, Measured, Measurement, Missing, Record};
-use crate::kernels::{KernelBenchmark, KernelError, Timed, Timer, median};
+use crate::bench::record::{ALLOCATE, FORMAT, Failed, Load, Measured, Measurement, Missing, Record};
+use crate::kernels::{Interrupted, KernelBenchmark, KernelError, Timed, Timer, times};
+use crate::output::bytes;
 
 /// How long the first call of each kind may take, so that a device that hangs is an error. The calls that are
 /// measured have no limit: with one they go another way.
 const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
-/// Measures each device. One that fails keeps what was measured before, and the others are measured too.
-pub(crate) fn all(devices: &[Device], largest: usize) -> Record {
-    let mut record = Record::new();
+/// Measures each device until `stop` is set. One that fails keeps what was measured before, and the others
+/// are measured too.
+pub(crate) fn all(devices: &[Device], largest: usize, stop: &Arc<AtomicBool>) -> Record {
+    let mut run = Run { record: Record::new(), bar: ProgressBar::hidden(), stop };
     let mut targets = Vec::new();
     for &device in devices {
-        let target = Target::new(device, &mut record);
-        record.keep(device, target.map(|target| targets.push(target)));
+        let target = Target::new(device, &mut run.record);
+        run.keep(device, target.map(|target| targets.push(target)).map_err(End::Failed));
     }
     let sizes: Vec<usize> = sizes(largest).collect();
     let steps = targets.len() * (3 + sizes.len() * (4 + targets.len()));
-    // It is drawn on standard error, where that is a terminal.
-    let bar = ProgressBar::new(steps as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {msg}").expect("the template is sound"));
+    run.bar = bar(steps as u64);
     for target in &targets {
-        bar.set_message(target.device.to_string());
-        let measured = target.measure(&targets, &sizes, &mut record.measurements, &bar);
-        record.keep(target.device, measured);
+        let measured = target.measure(&targets, &sizes, &mut run);
+        run.keep(target.device, measured);
     }
-    bar.finish_and_clear();
-    record
+    run.bar.finish_and_clear();
+    run.record
 }
 
-/// Measures the kernels of each device by all benchmarks. One that fails keeps what was measured before.
+/// Measures the kernels of each device by all benchmarks until `stop` is set. One that fails keeps what was
+/// measured before.
 pub(crate) fn kernels(
     benchmarks: &[&'static dyn KernelBenchmark],
     devices: &[Device],
     largest: usize,
+    stop: &Arc<AtomicBool>,
 ) -> Record {
-    let mut record = Record::new();
-    let bar = ProgressBar::new_spinner();
+    let mut run = Run { record: Record::new(), bar: bar(0), stop };
     for &device in devices {
-        if let Err(error) = Target::new(device, &mut record) {
-            record.keep_error(device, &error);
+        if let Err(error) = Target::new(device, &mut run.record) {
+            run.keep(device, Err(End::Failed(error)));
             continue;
         }
         for benchmark in benchmarks {
+            let Run { record, bar, .. } = &mut run;
             let mut keep = |timed| match timed {
-                Timed::Measured { call, bytes, operations, seconds } => {
-                    bar.set_message(format!("{device}: {call}"));
-                    bar.tick();
-                    record.measurements.push(Measurement {
-                        device: device.to_string(),
-                        operation: call,
-                        to: None,
-                        bytes: Some(bytes),
-                        operations: Some(operations).filter(|count| *count != 0),
-                        seconds,
-                    });
+                Timed::Planned { calls } => bar.inc_length(calls),
+                Timed::Begun { call } => bar.set_message(format!("{device}: {call}")),
+                Timed::Measured { call, bytes, operations, times } => {
+                    bar.inc(1);
+                    let mut measurement = Measurement::new(device, &call, times);
+                    measurement.bytes = Some(bytes);
+                    measurement.operations = Some(operations).filter(|count| *count != 0);
+                    record.measurements.push(measurement);
                 }
                 Timed::Missing { call } => {
+                    bar.inc(1);
                     record.missing.push(Missing { device: device.to_string(), operation: call });
                 }
             };
             let result: Result<(), KernelError> =
-                benchmark.run(device, &mut Timer { largest, keep: &mut keep });
-            if let Err(error) = result {
-                record.keep_error(device, &*error);
+                benchmark.run(device, &mut Timer { largest, stop, keep: &mut keep });
+            match result {
+                Err(error) if error.is::<Interrupted>() => run.record.interrupted = true,
+                Err(error) => run.record.keep_error(device, &*error),
+                Ok(()) => {}
             }
         }
     }
-    bar.finish_and_clear();
-    record
+    run.bar.finish_and_clear();
+    run.record
+}
+
+/// What is measured, how far it is, and how long it may take. It is drawn on standard error, where that is a
+/// terminal.
+fn bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let template = "{bar:20} {pos}/{len}, {eta} left  {msg}";
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is sound"));
+    // Also while one call takes long.
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}
+
+/// A run of the benchmark, which goes on after the error of a device.
+struct Run<'a> {
+    record: Record,
+    bar: ProgressBar,
+    stop: &'a Arc<AtomicBool>,
+}
+
+/// Why a device is not measured to the end.
+enum End {
+    Failed(DeviceError),
+    Interrupted,
+}
+
+impl From<DeviceError> for End {
+    fn from(error: DeviceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Run<'_> {
+    /// Measures a call on a device: of a number of bytes, or a latency; to another device, or on this one.
+    fn time(
+        &mut self,
+        device: Device,
+        operation: &str,
+        to: Option<Device>,
+        len: Option<usize>,
+        call: impl FnMut() -> Result<(), DeviceError>,
+    ) -> Result<(), End> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(End::Interrupted);
+        }
+        let size = len.map(|len| format!(", {}", bytes(len as u64))).unwrap_or_default();
+        self.bar.set_message(format!("{device}: {operation}{size}"));
+        let mut measurement = Measurement::new(device, operation, times(call)?);
+        measurement.to = to.map(|to| to.to_string());
+        measurement.bytes = len.map(|len| len as u64);
+        self.record.measurements.push(measurement);
+        self.bar.inc(1);
+        Ok(())
+    }
+
+    /// Keeps the error of a device.
+    fn keep(&mut self, device: Device, result: Result<(), End>) {
+        match result {
+            Err(End::Failed(error)) => self.record.keep_error(device, &error),
+            Err(End::Interrupted) => self.record.interrupted = true,
+            Ok(()) => {}
+        }
+    }
 }
 
 /// A device that is measured.
@@ -101,18 +169,12 @@ impl Target {
         Ok(Self { device, most })
     }
 
-    fn measure(
-        &self,
-        targets: &[Self],
-        sizes: &[usize],
-        measurements: &mut Vec<Measurement>,
-        bar: &ProgressBar,
-    ) -> Result<(), DeviceError> {
-        latencies(self.device, measurements, bar)?;
+    fn measure(&self, targets: &[Self], sizes: &[usize], run: &mut Run<'_>) -> Result<(), End> {
+        latencies(self.device, run)?;
         for &len in sizes.iter().filter(|len| self.fits(**len)) {
             let others = targets.iter().map(|target| (target.device, target.fits(len)));
             let others = others.filter_map(|(other, fits)| (fits && other != self.device).then_some(other));
-            transfers(self.device, others, len, measurements, bar)?;
+            transfers(self.device, others, len, run)?;
         }
         Ok(())
     }
@@ -127,18 +189,14 @@ impl Record {
         Self {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            load: load(),
+            interrupted: false,
             devices: Vec::new(),
             measurements: Vec::new(),
             missing: Vec::new(),
             errors: Vec::new(),
-        }
-    }
-
-    /// Keeps the error of a device.
-    fn keep(&mut self, device: Device, result: Result<(), DeviceError>) {
-        if let Err(error) = result {
-            self.keep_error(device, &error);
         }
     }
 
@@ -148,51 +206,38 @@ impl Record {
     }
 }
 
+/// What other programs do here, as far as the system says.
+fn load() -> Option<Load> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let average = text.split_whitespace().next()?.parse().ok()?;
+    Some(Load { average, processors: available_parallelism().ok()?.get() })
+}
+
 /// From 4 KiB on, each sixteen times the one before, and the largest.
 fn sizes(largest: usize) -> impl Iterator<Item = usize> {
     let smaller = std::iter::successors(Some(SMALLEST), |len| len.checked_mul(16));
     smaller.take_while(move |len| *len < largest).chain([largest])
 }
 
-fn latencies(
-    device: Device,
-    measurements: &mut Vec<Measurement>,
-    bar: &ProgressBar,
-) -> Result<(), DeviceError> {
+fn latencies(device: Device, run: &mut Run<'_>) -> Result<(), End> {
     let stream = device.create_stream()?;
     let buffer = device.allocate(SMALLEST)?;
     stream.fill(&buffer, 0..SMALLEST, &[0])?;
     stream.synchronize_timeout(LIMIT)?;
-    let mut add = |operation: &str, seconds| {
-        bar.inc(1);
-        measurements.push(Measurement {
-            device: device.to_string(),
-            operation: operation.to_owned(),
-            to: None,
-            bytes: None,
-            operations: None,
-            seconds,
-        });
-    };
-    add("wait for an idle stream", median(|| stream.synchronize())?);
-    add(
-        "submit a fill and wait",
-        median(|| {
-            stream.fill(&buffer, 0..SMALLEST, &[0])?;
-            stream.synchronize()
-        })?,
-    );
-    add("record an event and wait", median(|| stream.record()?.synchronize())?);
-    Ok(())
+    run.time(device, "wait for an idle stream", None, None, || stream.synchronize())?;
+    run.time(device, "submit a fill and wait", None, None, || {
+        stream.fill(&buffer, 0..SMALLEST, &[0])?;
+        stream.synchronize()
+    })?;
+    run.time(device, "record an event and wait", None, None, || stream.record()?.synchronize())
 }
 
 fn transfers(
     device: Device,
     others: impl Iterator<Item = Device>,
     len: usize,
-    measurements: &mut Vec<Measurement>,
-    bar: &ProgressBar,
-) -> Result<(), DeviceError> {
+    run: &mut Run<'_>,
+) -> Result<(), End> {
     let source = device.allocate(len)?;
     let destination = device.allocate(len)?;
     // Where the host has no room, that is an error, which `vec!` would not be.
@@ -200,26 +245,16 @@ fn transfers(
     source.write_timeout(0, &host, LIMIT)?;
     source.read_timeout(0, &mut host, LIMIT)?;
     destination.copy_from_timeout(&source, LIMIT)?;
-    let mut add = |operation: &str, to: Option<Device>, seconds| {
-        bar.inc(1);
-        measurements.push(Measurement {
-            device: device.to_string(),
-            operation: operation.to_owned(),
-            to: to.map(|to| to.to_string()),
-            bytes: Some(len as u64),
-            operations: None,
-            seconds,
-        });
-    };
-    add(ALLOCATE, None, median(|| device.allocate(len).map(drop))?);
-    add("write from the host", None, median(|| source.write(0, &host))?);
-    add("read to the host", None, median(|| source.read(0, &mut host))?);
-    add("fill", None, median(|| destination.fill(0..len, &[2]))?);
-    add("copy within", None, median(|| destination.copy_from(&source))?);
+    let size = Some(len);
+    run.time(device, ALLOCATE, None, size, || device.allocate(len).map(drop))?;
+    run.time(device, "write from the host", None, size, || source.write(0, &host))?;
+    run.time(device, "read to the host", None, size, || source.read(0, &mut host))?;
+    run.time(device, "fill", None, size, || destination.fill(0..len, &[2]))?;
+    run.time(device, "copy within", None, size, || destination.copy_from(&source))?;
     for other in others {
         let there = other.allocate(len)?;
         there.copy_from_timeout(&source, LIMIT)?;
-        add("copy", Some(other), median(|| there.copy_from(&source))?);
+        run.time(device, "copy", Some(other), size, || there.copy_from(&source))?;
     }
     Ok(())
 }
@@ -236,9 +271,24 @@ mod tests {
         let device = device("openreg:1").expect("it is registered");
         // The first operation is the allocation, which has no limit.
         device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 2 })).expect("it has faults");
-        let record = all(&[device], SMALLEST);
+        let record = all(&[device], SMALLEST, &Arc::default());
         let [Failed { device, error }] = &record.errors[..] else { panic!("{record:?}") };
         assert!(device == "openreg:1" && error.contains("not done after 1s"), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_is_interrupted_keeps_what_was_measured() {
+        let stop = Arc::new(AtomicBool::new(true));
+        let record = all(&[Device::cpu()], SMALLEST, &stop);
+        assert!(record.interrupted && record.errors.is_empty(), "{record:?}");
+        assert!(record.measurements.is_empty() && record.devices.len() == 1, "{record:?}");
+        let record = all(&[Device::cpu()], SMALLEST, &Arc::default());
+        assert!(!record.interrupted && record.measurements.len() == 8, "{record:?}");
+        let between = |measurement: &Measurement| {
+            let [lower, upper] = measurement.quartiles.expect("it was measured");
+            lower <= measurement.seconds && measurement.seconds <= upper
+        };
+        assert!(record.measurements.iter().all(between), "{record:?}");
     }
 
     #[test]

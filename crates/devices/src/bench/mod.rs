@@ -8,15 +8,19 @@ mod record;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use device_registry::{Device, ErrorChain, devices};
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 
 use crate::Failure;
 use crate::arguments::Bench;
-use crate::bench::record::{Failed, Measurement, Missing, Record};
+use crate::bench::record::{Failed, Load, Measurement, Missing, Record};
 use crate::info::chosen;
 use crate::kernels::{KernelBenchmark, kernel_benchmarks};
-use crate::output::{Cell, Output, RED, Table, bytes, outside, styled};
+use crate::output::{Cell, Output, PLAIN, RED, Table, YELLOW, bytes, outside, styled};
 
 pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failure> {
     if let [before, after] = &bench.compare[..] {
@@ -27,14 +31,15 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
         // Its error, before the head of an empty table.
         device.open()?;
     }
+    let stop = stop_at_interrupt()?;
     // What is measured for minutes has to have a place.
     for file in bench.csv.iter().chain(&bench.chart) {
         fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
     }
     let record = if bench.kernels {
-        measure::kernels(&benchmarks()?, &devices, bench.largest)
+        measure::kernels(&benchmarks()?, &devices, bench.largest, &stop)
     } else {
-        measure::all(&devices, bench.largest)
+        measure::all(&devices, bench.largest, &stop)
     };
     // The files first: a reader that closes the pipe early has them.
     if let Some(file) = &bench.csv {
@@ -49,7 +54,23 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     } else {
         print(&record, output)?;
     }
-    Ok(if record.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(match record.errors[..] {
+        _ if record.interrupted => ExitCode::from(INTERRUPTED),
+        [] => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// What a shell has for a program that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+
+/// A value that Ctrl-C sets: what was measured is printed. Another Ctrl-C ends the program at once.
+fn stop_at_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let failed = |error| Failure::Other(format!("cannot handle Ctrl-C: {error}"));
+    flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), Arc::clone(&stop)).map_err(failed)?;
+    flag::register(SIGINT, Arc::clone(&stop)).map_err(failed)?;
+    Ok(stop)
 }
 
 fn cannot_write(file: &std::path::Path, error: &std::io::Error) -> Failure {
@@ -84,20 +105,35 @@ fn benchmarks() -> Result<Vec<&'static dyn KernelBenchmark>, Failure> {
 }
 
 fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
-    let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME", "RATE"], &[2, 3, 4]);
+    let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME", "±", "RATE"], &[2, 3, 4, 5]);
     for measurement in &record.measurements {
         table.row([
             Cell::from(&measurement.device),
             Cell::from(measurement.what()),
             Cell::from(measurement.bytes.map(bytes).unwrap_or_default()),
             Cell::from(time(measurement.seconds)),
+            spread(measurement),
             Cell::from(rate(measurement)),
         ]);
     }
     output.table(&table)?;
     output.line(
-        "\nMedians. GB/s counts each byte once, in units of 10^9; Gop/s counts additions and multiplications.",
+        "\nMedians; the middle half of the runs is within ± of them. GB/s counts each byte once, in units of 10^9; \
+         Gop/s counts additions and multiplications.",
     )?;
+    let vary = record.measurements.iter().filter(|measurement| varies(measurement)).count();
+    if let Some(Load { average, processors }) = record.load.as_ref().filter(|load| load.is_busy()) {
+        output.line(format_args!(
+            "{} other programs were busy (a load of {average:.1} on {processors} processors), and {vary} of {} \
+             measurements vary by more than {VARIES:.0} %",
+            styled(YELLOW, "warning:"),
+            record.measurements.len(),
+            VARIES = VARIES * 100.0,
+        ))?;
+    }
+    if record.interrupted {
+        output.line(format_args!("{} interrupted: measurements are missing", styled(YELLOW, "warning:"),))?;
+    }
     for (device, calls) in missing(record) {
         output.line(outside(format!("`{device}` has no kernel for {}", calls.join(", "))))?;
     }
@@ -118,6 +154,19 @@ fn missing(record: &Record) -> BTreeMap<&str, Vec<&str>> {
         calls.entry(&**device).or_default().push(&**operation);
     }
     calls
+}
+
+/// The spread that calls for a second run.
+const VARIES: f64 = 0.2;
+
+fn varies(measurement: &Measurement) -> bool {
+    measurement.spread().is_some_and(|spread| spread > VARIES)
+}
+
+fn spread(measurement: &Measurement) -> Cell {
+    let style = if varies(measurement) { YELLOW } else { PLAIN };
+    let text = measurement.spread().map(|spread| format!("{:.0} %", spread * 100.0));
+    Cell::styled(style, text.unwrap_or_default())
 }
 
 /// What limits the operation: arithmetic, or else bytes.
