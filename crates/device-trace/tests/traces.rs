@@ -59,6 +59,8 @@ fn a_trace_has_what_the_program_did() {
             "host call, cpu, 1 failed or skipped",
             "read, cpu to the host",
             "cpu, uploads",
+            "  span\n",
+            "  epoch \"1\"\n",
             "synchronize a stream, cpu, on `a_trace_has_what_the_program_did`",
             "memory of cpu: at most 1.0 MiB allocated",
             "1.0 MiB in 1 allocations then, epoch \"1\"",

@@ -8,6 +8,8 @@ use std::time::Instant;
 use device_cuda::cudarc::driver::sys::CUdevice_attribute;
 use device_cuda::{CudaDevice, CudaKernel};
 use device_generated_kernels::{Disk, GroupAxes, Kernels, Key, Recipe, Traits};
+use device_kernels::Call;
+use device_registry::activity;
 use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
@@ -63,7 +65,7 @@ pub(crate) fn open(native: NativeDevice<'_>, nvrtc: &Nvrtc) -> Result<Arc<OpenKe
 }
 
 impl OpenKernels {
-    /// The kernel of a recipe in the context of the device.
+    /// The kernel of a recipe in the context of the device, for a call.
     ///
     /// # Errors
     ///
@@ -73,15 +75,22 @@ impl OpenKernels {
         recipe: &Recipe,
         axes: GroupAxes,
         nvrtc: &Nvrtc,
+        call: &Call,
     ) -> Result<Arc<CudaKernel>, BackendError> {
         let kernels = match axes {
             GroupAxes::All => &self.kernels,
             GroupAxes::First => &self.kernels_on_one_axis,
         };
-        kernels.get_or_make(recipe, || self.make(recipe, axes, nvrtc))
+        kernels.get_or_make(recipe, || self.make(recipe, axes, nvrtc, call))
     }
 
-    fn make(&self, recipe: &Recipe, axes: GroupAxes, nvrtc: &Nvrtc) -> Result<CudaKernel, BackendError> {
+    fn make(
+        &self,
+        recipe: &Recipe,
+        axes: GroupAxes,
+        nvrtc: &Nvrtc,
+        call: &Call,
+    ) -> Result<CudaKernel, BackendError> {
         // SAFETY: NVRTC has made the bytes, or this user has written them to a file, with their checksum.
         let load = |binary: &[u8]| unsafe { self.device.load_kernel(binary, c"run") };
         let of = (self.architecture, axes, recipe.clone());
@@ -100,6 +109,7 @@ impl OpenKernels {
             return Ok(kernel);
         }
         let start = Instant::now();
+        let _span = activity::span(&format!("compile {}", call.name()));
         let binary = nvrtc.compile(&text.source, &text.options, self.architecture)?;
         let kernel = load(&binary)?;
         let count = 1 + COMPILATIONS.fetch_add(1, Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl KernelSet for CudaKernels {
             // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of
             // their layouts only. The launch has handles of device-cuda's kinds, and its backend has promised
             // that they are what `handles` says.
-            unsafe { enqueue(plan, &pointers, launch, &open, self.nvrtc) }
+            unsafe { enqueue(plan, call, &pointers, launch, &open, self.nvrtc) }
         })
     }
 }
@@ -75,7 +75,7 @@ pub unsafe fn launch(kernel: &CustomKernel, call: &Call, launch: &Launch<'_>) ->
     let pointers = pointers(call, launch)?;
     let plan = kernel.plan(call, open.traits, &[]);
     // SAFETY: the arrays have been compared with the spans, and the caller promises the rest.
-    unsafe { enqueue(&plan, &pointers, launch, &open, nvrtc) }
+    unsafe { enqueue(&plan, call, &pointers, launch, &open, nvrtc) }
 }
 
 /// Where the arrays of a call begin, in the spans of its launch.
@@ -106,7 +106,7 @@ pub(crate) fn pointers(call: &Call, launch: &Launch<'_>) -> Result<SmallVec<[u64
     Ok(pointers)
 }
 
-/// Enqueues the kernels of a plan, on the device of the launch.
+/// Enqueues the kernels of a call by its plan, on the device of the launch.
 ///
 /// # Safety
 ///
@@ -114,6 +114,7 @@ pub(crate) fn pointers(call: &Call, launch: &Launch<'_>) -> Result<SmallVec<[u64
 /// its arrays only.
 unsafe fn enqueue(
     plan: &Plan,
+    call: &Call,
     pointers: &[u64],
     launch: &Launch<'_>,
     open: &OpenKernels,
@@ -123,7 +124,7 @@ unsafe fn enqueue(
     let mut ready = SmallVec::<[_; 3]>::new();
     for step in &plan.steps {
         let grid = Grid::of(step)?;
-        ready.push((step, open.kernel(&step.recipe, grid.axes(), nvrtc)?, grid));
+        ready.push((step, open.kernel(&step.recipe, grid.axes(), nvrtc, call)?, grid));
     }
     open.device.batch(handles::stream(launch)?, |batch| {
         let mut scratch = SmallVec::<[_; 2]>::new();

@@ -138,6 +138,16 @@ impl Call {
         }))
     }
 
+    /// How traces and logs call it: the [name](Operator::name) of the operator, or of an expression
+    /// [its parts](crate::Expression::name).
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self.operator() {
+            Operator::Expression(expression) => expression.name(),
+            operator => operator.name(),
+        }
+    }
+
     /// What is computed.
     #[must_use]
     #[inline]

@@ -279,15 +279,10 @@ impl Prepared {
     }
 
     /// The options for [`Stream::launch_with`](device_registry::Stream::launch_with): the
-    /// [name](crate::Operator::name) of the operator, which of an expression has
-    /// [its parts](crate::Expression::name), unless its set has [another](crate::KernelSet::launch_name), and
-    /// whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
+    /// [name](Call::name) of the call, unless its set has [another](crate::KernelSet::launch_name), and whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
-        let name = self.set.set().launch_name(&self.call).unwrap_or_else(|| match self.call.operator() {
-            Operator::Expression(expression) => expression.name(),
-            operator => operator.name(),
-        });
+        let name = self.set.set().launch_name(&self.call).unwrap_or_else(|| self.call.name());
         let options = LaunchOptions::new().named(name);
         if self.short { options.short() } else { options }
     }

@@ -6,11 +6,13 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Instant;
 
 use device_generated_kernels::{Disk, Kernels, Key, Recipe, Traits};
+use device_kernels::Call;
 use device_opencl::sys::{
     CL_DEVICE_NAME, CL_DEVICE_VENDOR, CL_DEVICE_VERSION, CL_DRIVER_VERSION, CL_PLATFORM_NAME,
     CL_PLATFORM_VENDOR, CL_PLATFORM_VERSION,
 };
 use device_opencl::{OpenClDevice, OpenClError, handles};
+use device_registry::activity;
 use device_registry::backend::{BackendError, NativeDevice};
 use parking_lot::Mutex;
 
@@ -69,17 +71,17 @@ fn of_device(id: usize) -> Arc<Programs> {
 }
 
 impl OpenKernels {
-    /// The kernel of a recipe in the context of the device.
+    /// The kernel of a recipe in the context of the device, for a call.
     ///
     /// # Errors
     ///
     /// If the driver rejects the text. The next call tries again.
-    pub(crate) fn kernel(&self, recipe: &Recipe) -> Result<Arc<Kernel>, BackendError> {
+    pub(crate) fn kernel(&self, recipe: &Recipe, call: &Call) -> Result<Arc<Kernel>, BackendError> {
         self.kernels.get_or_make(recipe, || {
             let binary = self.programs.binaries.lock().get(recipe).cloned();
             match binary.and_then(|binary| Kernel::load(&self.device, &binary).ok()) {
                 Some(kernel) => Ok(kernel),
-                None => self.programs.make(&self.device, recipe),
+                None => self.programs.make(&self.device, recipe, call),
             }
         })
     }
@@ -92,7 +94,7 @@ impl Programs {
     }
 
     /// Makes the kernel of a recipe: from its binary on disk, or by compiling the text.
-    fn make(&self, device: &Arc<OpenClDevice>, recipe: &Recipe) -> Result<Kernel, BackendError> {
+    fn make(&self, device: &Arc<OpenClDevice>, recipe: &Recipe, call: &Call) -> Result<Kernel, BackendError> {
         let text = recipe.text();
         let on_disk = match disk()? {
             Some(disk) => key(device, &text).ok().map(|key| (disk, key)),
@@ -105,6 +107,7 @@ impl Programs {
             return Ok(kernel);
         }
         let start = Instant::now();
+        let _span = activity::span(&format!("compile {}", call.name()));
         let kernel = Kernel::compile(device, &text, recipe, on_disk)?;
         let count = 1 + COMPILATIONS.fetch_add(1, Ordering::Relaxed);
         let milliseconds = start.elapsed().as_millis();

@@ -5,10 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use device_generated_kernels::{Place, Plan, Step, Value};
+use device_kernels::Call;
 use device_opencl::sys::{
     CL_COMPLETE, CL_EVENT_COMMAND_EXECUTION_STATUS, CL_MEM_READ_WRITE, cl_event, cl_int, cl_mem,
 };
 use device_opencl::{OpenClError, OpenClFunctions, handles};
+use device_registry::activity;
 use device_registry::backend::{BackendError, Launch};
 use smallvec::SmallVec;
 
@@ -79,7 +81,7 @@ impl Array {
     }
 }
 
-/// Enqueues the kernels of a plan, on the device of the launch.
+/// Enqueues the kernels of a call by its plan, on the device of the launch.
 ///
 /// # Safety
 ///
@@ -87,6 +89,7 @@ impl Array {
 /// its arrays only.
 pub(crate) unsafe fn enqueue(
     plan: &Plan,
+    call: &Call,
     arrays: &[Array],
     launch: &Launch<'_>,
     open: &OpenKernels,
@@ -103,7 +106,7 @@ pub(crate) unsafe fn enqueue(
         scratch.push(Scratch { buffer, cl });
     }
     // All programs first: a text that is rejected leaves nothing enqueued.
-    let kernels = plan.steps.iter().map(|step| open.kernel(&step.recipe));
+    let kernels = plan.steps.iter().map(|step| open.kernel(&step.recipe, call));
     let kernels: SmallVec<[_; 3]> = kernels.collect::<Result<_, BackendError>>()?;
     let mut new = Vec::new();
     for (step, kernel) in plan.steps.iter().zip(&kernels) {
@@ -141,6 +144,8 @@ pub(crate) unsafe fn enqueue(
         }
     }
     launch.keep(scratch);
+    // A driver may compile until a kernel runs.
+    let _first_run = (!new.is_empty()).then(|| activity::span(&format!("first run of {}", call.name())));
     for (compiled, event) in new {
         // SAFETY: the queue is the launch's, as the caller promises. A failure is the stream's.
         let _: Result<(), OpenClError> = unsafe { cl.clFlush(queue) };

@@ -45,7 +45,7 @@ impl KernelSet for OpenClKernels {
             // SAFETY: the arrays have been compared with the spans, and the kernels access the elements of
             // their layouts only. The launch has handles of device-opencl's kinds, and its backend has
             // promised that they are what `handles` says.
-            unsafe { enqueue::enqueue(plan, &arrays, launch, &open) }
+            unsafe { enqueue::enqueue(plan, call, &arrays, launch, &open) }
         })
     }
 }
@@ -78,7 +78,7 @@ pub unsafe fn launch(kernel: &CustomKernel, call: &Call, launch: &Launch<'_>) ->
     let arrays = arrays(call, launch)?;
     let plan = kernel.plan(call, traits(&open), &begins(&arrays));
     // SAFETY: the arrays have been compared with the spans, and the caller promises the rest.
-    unsafe { enqueue::enqueue(&plan, &arrays, launch, &open) }
+    unsafe { enqueue::enqueue(&plan, call, &arrays, launch, &open) }
 }
 
 /// What a device is like, if it opens.

@@ -1,10 +1,29 @@
 //! Programs are compiled once for a device. The counts are of the process, so that this is one test.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use device_conformance::process;
 use device_kernels::{Binary, DType, Expression, Kernels, Operand, Unary, run};
 use device_opencl_kernels::compilations;
+use device_registry::activity::{self, Activity, Batch, Observer};
+use parking_lot::Mutex;
 
 device_registry::autoload!();
+
+/// An observer that keeps the names of spans.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Spans {
+    fn observe(&self, batch: &Batch) {
+        let names = batch.records.iter().filter_map(|record| match record.activity {
+            Activity::Entered { name, .. } => Some(name.to_string()),
+            _ => None,
+        });
+        self.0.lock().extend(names);
+    }
+}
 
 #[test]
 fn a_program_is_compiled_once_also_if_the_device_is_opened_again_or_threads_race() {
@@ -27,6 +46,8 @@ fn a_program_is_compiled_once_also_if_the_device_is_opened_again_or_threads_race
         let bytes = stream.read(&buffer, ..).unwrap().wait().unwrap();
         assert!(bytes.chunks_exact(4).all(|x| x == (by as f32).to_ne_bytes()), "{len} {by}");
     };
+    let spans = Spans::default();
+    let _observation = activity::observe("spans", spans.clone()).unwrap();
     assert_eq!(compilations(), 0);
     add(10, 1.0);
     assert_eq!(compilations(), 1);
@@ -72,4 +93,12 @@ fn a_program_is_compiled_once_also_if_the_device_is_opened_again_or_threads_race
         assert!(bytes.chunks_exact(4).all(|x| x == expected), "{rows} {len}");
     }
     assert_eq!(compilations(), 3, "an expression of two sizes");
+
+    // A trace has each compilation beside the kernels.
+    assert!(activity::flush(Duration::from_secs(60)));
+    let spans = spans.0.lock();
+    let compiled: Vec<_> = spans.iter().filter(|name| name.starts_with("compile ")).collect();
+    assert_eq!(compiled.len(), 3, "{spans:?}");
+    assert!(compiled[0] == "compile add" && compiled[1] == "compile sinh", "{spans:?}");
+    assert_eq!(spans[1], "first run of add", "{spans:?}");
 }

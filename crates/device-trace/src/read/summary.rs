@@ -8,7 +8,7 @@ use crate::read::{Clock, HOST, Slice, Trace};
 /// How many lines a table has at most.
 const LINES: usize = 15;
 
-/// The summary: the time by kernel and by direction of copies, how much of the time each stream was idle, the
+/// The summary: the time by kernel and by direction of copies, and by span, how much of the time each stream was idle, the
 /// longest waits of the host, and memory.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,6 +23,7 @@ impl fmt::Display for Trace {
             writeln!(f, "{} after {}: {device}", instant.name, time(instant.time))?;
         }
         self.fmt_work(f)?;
+        self.fmt_spans(f)?;
         self.fmt_streams(f)?;
         self.fmt_waits(f)?;
         self.fmt_memory(f)
@@ -41,12 +42,28 @@ struct Total {
 impl Trace {
     /// Work of devices and blocking calls of the host.
     fn fmt_work(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let totals = self.totals(is_work, described);
+        Self::fmt_totals(f, totals, "work")
+    }
+
+    /// Spans of the program, and of the crates that it uses: kernels that are compiled are such.
+    fn fmt_spans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let totals = self.totals(|slice| slice.category == "span", |slice, _| slice.name.clone());
+        Self::fmt_totals(f, totals, "span")
+    }
+
+    /// The slices of a kind, by their names, the longest first.
+    fn totals(
+        &self,
+        is_meant: fn(&Slice) -> bool,
+        name: fn(&Slice, device: &str) -> String,
+    ) -> Vec<(String, Total)> {
         let mut totals: BTreeMap<String, Total> = BTreeMap::new();
         for (&place, track) in &self.tracks {
             let of_track = self.device(place).map(|device| self.devices[device].as_str());
-            for slice in track.slices.iter().filter(|slice| is_work(slice)) {
+            for slice in track.slices.iter().filter(|slice| is_meant(slice)) {
                 let device = of_track.or(slice.device.as_deref()).unwrap_or_default();
-                let total = totals.entry(described(slice, device)).or_default();
+                let total = totals.entry(name(slice, device)).or_default();
                 let duration = slice.duration.unwrap_or(self.end - slice.start);
                 total.durations.push(duration);
                 total.nanoseconds = total.nanoseconds.saturating_add(duration);
@@ -56,13 +73,18 @@ impl Trace {
         }
         let mut totals: Vec<_> = totals.into_iter().collect();
         totals.sort_by_key(|(_, total)| std::cmp::Reverse(total.nanoseconds));
+        totals
+    }
+
+    fn fmt_totals(f: &mut fmt::Formatter<'_>, mut totals: Vec<(String, Total)>, title: &str) -> fmt::Result {
         if totals.is_empty() {
             return Ok(());
         }
+        let rates = if totals.iter().any(|(_, total)| total.bytes > 0) { "GB/s" } else { "" };
         writeln!(
             f,
-            "\n{:>12} {:>9} {:>12} {:>12} {:>10}  work",
-            "time", "count", "median", "longest", "GB/s"
+            "\n{:>12} {:>9} {:>12} {:>12} {rates:>10}  {title}",
+            "time", "count", "median", "longest"
         )?;
         for (name, total) in totals.iter_mut().take(LINES) {
             total.durations.sort_unstable();

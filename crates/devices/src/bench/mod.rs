@@ -122,7 +122,13 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
          Gop/s counts additions and multiplications.",
     )?;
     let vary = record.measurements.iter().filter(|measurement| varies(measurement)).count();
-    if let Some(Load { average, processors }) = record.load.as_ref().filter(|load| load.is_busy()) {
+    let is_empty = record.measurements.is_empty();
+    if is_empty && record.errors.is_empty() && record.missing.is_empty() && !record.interrupted {
+        output.line("Nothing was measured: all calls have more bytes than `--largest` allows.")?;
+    }
+    if let Some(Load { average, processors }) =
+        record.load.as_ref().filter(|load| load.is_busy() && !is_empty)
+    {
         output.line(format_args!(
             "{} other programs were busy (a load of {average:.1} on {processors} processors), and {vary} of {} \
              measurements vary by more than {VARIES:.0} %",
