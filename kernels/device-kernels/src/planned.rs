@@ -279,7 +279,8 @@ impl Prepared {
     }
 
     /// The options for [`Stream::launch_with`](device_registry::Stream::launch_with): the
-    /// [name](Call::name) of the call, unless its set has [another](crate::KernelSet::launch_name), and whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
+    /// [name](Call::name) of the call, unless its set has [another](crate::KernelSet::launch_name), and
+    /// whether the kernel is [short](LaunchOptions::short), as its [set says](crate::KernelSet::is_short).
     #[must_use]
     pub fn launch_options(&self) -> LaunchOptions {
         let name = self.set.set().launch_name(&self.call).unwrap_or_else(|| self.call.name());
