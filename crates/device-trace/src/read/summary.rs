@@ -8,8 +8,8 @@ use crate::read::{Clock, HOST, Slice, Trace};
 /// How many lines a table has at most.
 const LINES: usize = 15;
 
-/// The summary: the time by kernel and by direction of copies, and by span, how much of the time each stream was idle, the
-/// longest waits of the host, and memory.
+/// The summary: the time by kernel and by direction of copies, and by span, how much of the time each stream
+/// was idle, the longest waits of the host, and memory.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.program, time(self.end))?;
