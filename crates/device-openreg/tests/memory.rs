@@ -117,7 +117,9 @@ fn all_of_the_memory_can_be_allocated_and_no_byte_more() {
     assert_eq!(free(device), 0);
     buffer.write(all as usize - 3, b"end").unwrap();
     let error = device.allocate(1).unwrap_err().to_string();
-    assert!(error.ends_with("allocate: out of memory: 1 bytes asked for, 0 bytes free"), "{error}");
+    let expected =
+        "allocate: out of memory: 1 bytes asked for, 0 bytes free; this process has 1 GiB allocated of 1 GiB";
+    assert!(error.ends_with(expected), "{error}");
     drop(buffer);
     assert_eq!(free(device), all);
     assert!(device.allocate(all as usize + 1).is_err());

@@ -104,6 +104,15 @@ impl BackendError {
         Self { source: Some(source.into().into()), ..self }
     }
 
+    /// The same error, with more at the end of its message.
+    pub(crate) fn with_note(self, note: impl fmt::Display) -> Self {
+        Self { message: format!("{}{note}", self.message).into(), ..self }
+    }
+
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        matches!(self.kind, BackendErrorKind::OutOfMemory { .. })
+    }
+
     /// The same error as one of kind [`Lost`](BackendErrorKind::Lost).
     pub(crate) fn into_lost(self) -> Self {
         Self { kind: BackendErrorKind::Lost, ..self }

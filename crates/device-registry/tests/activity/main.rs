@@ -515,6 +515,9 @@ fn load_off() -> Result<Box<dyn Observer>, LoadFailure> {
 
 static SEEN_BY_LINKED: AtomicU64 = AtomicU64::new(0);
 
+/// With this variable the linked observer takes its time to load.
+const SLOW: &str = "HAS_A_SLOW_OBSERVER";
+
 fn load_linked() -> Result<Box<dyn Observer>, LoadFailure> {
     struct Linked;
 
@@ -524,10 +527,34 @@ fn load_linked() -> Result<Box<dyn Observer>, LoadFailure> {
         }
     }
 
+    if std::env::var_os(SLOW).is_some() {
+        thread::sleep(Duration::from_millis(300));
+    }
     // A backend that is loading could wait for itself.
     let refused = device("cpu").and_then(|cpu| cpu.allocate(1));
     assert!(matches!(refused, Err(DeviceError::InHostCall { .. })), "{refused:?}");
     Ok(Box::new(Linked))
+}
+
+/// The first uses of devices on other threads.
+#[test]
+fn nothing_is_lost_while_a_linked_observer_begins() {
+    const TEST: &str = "nothing_is_lost_while_a_linked_observer_begins";
+    const COUNT: u64 = 100;
+
+    if std::env::var_os(SLOW).is_none() {
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        let output = process.args(["--exact", TEST, "--nocapture"]).env(SLOW, "1").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let first = thread::spawn(|| drop(cpu().allocate(1).unwrap()));
+    thread::sleep(Duration::from_millis(100));
+    (0..COUNT).for_each(|_| drop(cpu().allocate(1).unwrap()));
+    first.join().unwrap();
+    assert!(activity::flush(LONG));
+    let seen = SEEN_BY_LINKED.load(Ordering::SeqCst);
+    assert!(seen > 2 * COUNT, "{seen} records of {COUNT} allocations");
 }
 
 #[test]

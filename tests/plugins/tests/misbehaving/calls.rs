@@ -132,11 +132,18 @@ fn a_report_of_a_call_that_succeeds_has_no_effect() {
 
 #[test]
 fn out_of_memory_has_its_numbers() {
-    let device = fails_to_allocate("full", "out of memory: the memory is full");
+    let device =
+        fails_to_allocate("full", "out of memory: the memory is full; this process has 0 bytes allocated");
     let kind = device.allocate(8).unwrap_err().kind();
     assert_eq!(kind, Some(BackendErrorKind::OutOfMemory { asked: 64, free: Some(5) }));
-    fails_to_allocate("full_silently", "out of memory: 64 bytes asked for, 5 bytes free");
-    let device = fails_to_allocate("full_of_unknown", "out of memory: the memory is full");
+    fails_to_allocate(
+        "full_silently",
+        "out of memory: 64 bytes asked for, 5 bytes free; this process has 0 bytes allocated",
+    );
+    let device = fails_to_allocate(
+        "full_of_unknown",
+        "out of memory: the memory is full; this process has 0 bytes allocated",
+    );
     let kind = device.allocate(8).unwrap_err().kind();
     assert_eq!(kind, Some(BackendErrorKind::OutOfMemory { asked: 64, free: None }));
 }

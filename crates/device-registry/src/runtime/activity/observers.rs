@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use entry_points::{EntryPoint, State};
 
@@ -145,13 +145,42 @@ pub fn flush(timeout: Duration) -> bool {
     HUB.current().flush(timeout)
 }
 
-/// Begins the observations by the observers that are linked, at the first call.
+/// Begins the observations by the observers that are linked, at the first call. Other threads that call it
+/// meanwhile wait, as records of what they do would be lost.
 #[inline]
 pub(crate) fn begin_linked() {
-    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if !BEGUN.load(Ordering::Acquire) {
+        begin_or_wait();
+    }
+}
 
-    if !BEGUN.load(Ordering::Relaxed) && !BEGUN.swap(true, Ordering::Relaxed) {
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a thread has begun to load the observers.
+static LOADING: Mutex<bool> = Mutex::new(false);
+
+static LOADED: Condvar = Condvar::new();
+
+/// How long a thread waits for the one that loads the observers: an observer that waits for that thread would
+/// never begin.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cold]
+fn begin_or_wait() {
+    let lock = || LOADING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loading = lock();
+    if !std::mem::replace(&mut *loading, true) {
+        drop(loading);
         load_linked();
+        let _loading = lock();
+        BEGUN.store(true, Ordering::Release);
+        LOADED.notify_all();
+    } else if !device_use::is_forbidden() {
+        // Code of an observer that is being loaded does not wait for itself.
+        let until = Instant::now() + PATIENCE;
+        while !BEGUN.load(Ordering::Acquire) && Instant::now() < until {
+            loading = LOADED.wait_timeout(loading, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 

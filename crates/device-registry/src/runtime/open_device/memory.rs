@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::backend::error::sizes;
+use crate::backend::error::{size, sizes};
 use crate::backend::{
     AllocateOptions, Allocation, BackendError, BackendErrorKind, Block, DeviceDriver, Freed, HostMemory,
     Memory, Progress, Span, StreamOrder,
@@ -50,10 +50,14 @@ impl OpenDevice {
             // The core's handling of full memory would hide an injected failure.
             _ if self.faults_armed.load(Ordering::SeqCst) => (self.allocate_once(len)?, None, None, false),
             Some(cache) if cache.keeps(len) => {
-                let (memory, block, earlier, reused) = self.allocate_cached(cache, len, queue)?;
+                let allocated = self.allocate_cached(cache, len, queue);
+                let (memory, block, earlier, reused) = allocated.map_err(|error| self.explained(error))?;
                 (memory, Some(block), queue.map(|progress| StreamOrder::new(progress, earlier)), reused)
             }
-            _ => (self.allocate_uncached(len)?, None, None, false),
+            _ => {
+                let memory = self.allocate_uncached(len).map_err(|error| self.explained(error))?;
+                (memory, None, None, false)
+            }
         };
         match block {
             None => self.count_uncached(len),
@@ -61,6 +65,21 @@ impl OpenDevice {
         }
         let number = if activity::is_on() { self.record_allocation(len, reused) } else { 0 };
         Ok(Allocation::new(self, memory, len, block, order, number))
+    }
+
+    /// The error of a full device, with how much of its memory this process has.
+    #[cold]
+    fn explained(&self, error: DeviceError) -> DeviceError {
+        match error {
+            DeviceError::Call { device, call, error } if error.is_out_of_memory() => {
+                let allocated = size(self.memory_in_use().allocated);
+                let total = self.properties().total_memory.map(|total| format!(" of {}", size(total)));
+                let note =
+                    format_args!("; this process has {allocated} allocated{}", total.unwrap_or_default());
+                DeviceError::Call { device, call, error: error.with_note(note) }
+            }
+            error => error,
+        }
     }
 
     /// Records an allocation, and returns its number.
