@@ -2,7 +2,6 @@
 
 use std::error::Error;
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, SystemTime};
@@ -21,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 60 });
 
 /// Measures each device until `stop` is set. One that fails keeps what was measured before, and the others
 /// are measured too.
-pub(crate) fn all(devices: &[Device], largest: usize, stop: &Arc<AtomicBool>) -> Record {
+pub(crate) fn all(devices: &[Device], largest: usize, stop: &AtomicBool) -> Record {
     let mut run = Run { record: Record::new(), bar: ProgressBar::hidden(), stop };
     let mut targets = Vec::new();
     for &device in devices {
@@ -45,7 +44,7 @@ pub(crate) fn kernels(
     benchmarks: &[&'static dyn KernelBenchmark],
     devices: &[Device],
     largest: usize,
-    stop: &Arc<AtomicBool>,
+    stop: &AtomicBool,
 ) -> Record {
     let mut run = Run { record: Record::new(), bar: bar(0), stop };
     for &device in devices {
@@ -98,7 +97,7 @@ fn bar(steps: u64) -> ProgressBar {
 struct Run<'a> {
     record: Record,
     bar: ProgressBar,
-    stop: &'a Arc<AtomicBool>,
+    stop: &'a AtomicBool,
 }
 
 /// Why a device is not measured to the end.
@@ -271,18 +270,18 @@ mod tests {
         let device = device("openreg:1").expect("it is registered");
         // The first operation is the allocation, which has no limit.
         device.faults().and_then(|faults| faults.inject(Fault::Stall { nth: 2 })).expect("it has faults");
-        let record = all(&[device], SMALLEST, &Arc::default());
+        let record = all(&[device], SMALLEST, &AtomicBool::new(false));
         let [Failed { device, error }] = &record.errors[..] else { panic!("{record:?}") };
         assert!(device == "openreg:1" && error.contains("not done after 1s"), "{error}");
     }
 
     #[test]
     fn a_run_that_is_interrupted_keeps_what_was_measured() {
-        let stop = Arc::new(AtomicBool::new(true));
+        let stop = AtomicBool::new(true);
         let record = all(&[Device::cpu()], SMALLEST, &stop);
         assert!(record.interrupted && record.errors.is_empty(), "{record:?}");
         assert!(record.measurements.is_empty() && record.devices.len() == 1, "{record:?}");
-        let record = all(&[Device::cpu()], SMALLEST, &Arc::default());
+        let record = all(&[Device::cpu()], SMALLEST, &AtomicBool::new(false));
         assert!(!record.interrupted && record.measurements.len() == 8, "{record:?}");
         let between = |measurement: &Measurement| {
             let [lower, upper] = measurement.quartiles.expect("it was measured");
