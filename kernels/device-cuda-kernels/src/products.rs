@@ -11,7 +11,7 @@ use device_cuda::{CudaDevice, handles};
 use device_generated_kernels::Matrices;
 use device_kernels::{Call, Coverage, DType, KernelSet, Operator};
 use device_registry::Device;
-use device_registry::backend::{BackendError, Launch, LoadFailure, NativeDevice};
+use device_registry::backend::{BackendError, BackendErrorKind, Launch, LoadFailure, NativeDevice};
 use parking_lot::Mutex;
 
 use crate::cache;
@@ -124,7 +124,8 @@ impl KernelSet for Products {
         let unsupported = || BackendError::unsupported(format_args!("cuBLASLt does not compute {call}"));
         let described = call.kept(|call| self.describe(call)).copied().unwrap_or_else(|| self.describe(call));
         let Described { product, is_transposed, offsets } = described.ok_or_else(unsupported)?;
-        let library = library().map_err(failed)?.ok_or_else(unsupported)?;
+        let library = library().map_err(|reason| failed(BackendError::unavailable(reason)))?;
+        let library = library.ok_or_else(unsupported)?;
         let arrays = pointers(call, launch)?;
         let size = call.outputs()[0].0.size() as u64;
         let at = |array: usize, offset: i64| arrays[array] + offset as u64 * size;
@@ -148,7 +149,8 @@ impl KernelSet for Products {
                     len => match unsafe { batch.temporary(len) } {
                         Ok(workspace) => Some(workspace),
                         // The memory is full, or the device has no such memory.
-                        Err(_) => return Ok(false),
+                        Err(error) if can_do_without(&error) => return Ok(false),
+                        Err(error) => return Err(error),
                     },
                 };
                 let workspace = workspace.as_ref().map_or(0, device_cuda::CudaTemporary::pointer);
@@ -166,6 +168,11 @@ impl KernelSet for Products {
     }
 }
 
+/// Whether an error of temporary memory is none of the device or the stream.
+fn can_do_without(error: &BackendError) -> bool {
+    matches!(error.kind(), BackendErrorKind::OutOfMemory { .. } | BackendErrorKind::Unsupported)
+}
+
 /// The least that a call's arrays begin at, and no workspace: what is computed within it is computed within
 /// all limits.
 fn least(call: &Call) -> Limits {
@@ -173,24 +180,9 @@ fn least(call: &Call) -> Limits {
 }
 
 /// An error of the library, with what goes around it.
-fn failed(error: impl Into<Failed>) -> BackendError {
-    let Failed(error) = error.into();
+fn failed(error: BackendError) -> BackendError {
     let message = format_args!("{VARIABLE}=0 has the generated kernels compute in place of cuBLASLt");
     BackendError::new(error.kind(), message).with_source(error)
-}
-
-struct Failed(BackendError);
-
-impl From<BackendError> for Failed {
-    fn from(error: BackendError) -> Self {
-        Self(error)
-    }
-}
-
-impl From<&str> for Failed {
-    fn from(reason: &str) -> Self {
-        Self(BackendError::unavailable(reason))
-    }
 }
 
 /// The largest power of two, up to 256, that all begin at a multiple of.
