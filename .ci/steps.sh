@@ -540,6 +540,33 @@ built-packages() {
 # Installs a command of Cargo unless there is one. The versions are the newest that this version of Rust builds.
 cargo_tool() { command -v "$1" >/dev/null || cargo install --quiet --locked --version "${@:2}" "$1"; }
 
+step slow licences 60 'the licences and the sources of what all workspaces depend on'
+licences() {
+    local lock status=0
+    cargo_tool cargo-deny 0.20.2
+    for lock in $(git ls-files '*Cargo.lock'); do
+        echo "$lock"
+        cargo deny --locked --manifest-path "${lock%lock}toml" check --hide-inclusion-graph bans licenses sources || status=1
+    done
+    return $status
+}
+
+# Against the last tag, or the revision in DEVICE_SEMVER_BASELINE.
+step slow semver 900 'whether code for the last release still compiles: the public items of all crates'
+semver() {
+    local baseline=${DEVICE_SEMVER_BASELINE:-} workspace status=0
+    [ -n "$baseline" ] || baseline=$(git describe --tags --abbrev=0 2>/dev/null) || true
+    if [ -z "$baseline" ]; then
+        echo 'skipped: there is no tag of a release yet, and DEVICE_SEMVER_BASELINE names no revision'
+        return
+    fi
+    cargo_tool cargo-semver-checks 0.51.0
+    for workspace in . kernels; do
+        cargo semver-checks --workspace --manifest-path "$workspace/Cargo.toml" --baseline-rev "$baseline" || status=1
+    done
+    return $status
+}
+
 # Fills each template into a folder, with another one in the place of this repository.
 fill_templates() {
     local template name backend
