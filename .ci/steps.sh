@@ -603,6 +603,60 @@ templates() {
     rm -rf "$folder"
 }
 
+# The packages of a folder that are published, as options of Cargo. Each has the name of its own folder.
+published() {
+    local manifest
+    for manifest in "$1"/*/Cargo.toml; do
+        grep -q '^publish = false' "$manifest" || echo "--package $(basename "$(dirname "$manifest")")"
+    done
+}
+
+# Packs crates in a folder of a copy of this repository, and unpacks them beside the copy. Below the folder of both, Cargo
+# takes what is unpacked in the place of packages from crates.io.
+pack() {
+    local folder=$1 file name config=$1/.cargo/config.toml
+    mkdir -p "$folder/.cargo" "$folder/$2"
+    [ -f "$config" ] || echo '[patch.crates-io]' >"$config"
+    (cd "$folder/copy/$2" && cargo package --quiet --no-verify --target-dir "$folder/packed" "${@:3}")
+    for file in "$folder"/packed/package/*.crate; do
+        mkdir "$folder/unpacked"
+        tar --extract --file "$file" --strip-components 1 --directory "$folder/unpacked"
+        name=$(sed -n '/^\[package\]/,/^name/s/^name = "\(.*\)"/\1/p' "$folder/unpacked/Cargo.toml")
+        mv "$folder/unpacked" "$folder/$2/$name"
+        echo "$name = { path = '$folder/$2/$name' }" >>"$config"
+    done
+    rm -r "$folder/packed"
+}
+
+step slow from-packages 600 'programs, templates and kernels from the packed crates alone, outside of this checkout'
+from-packages() {
+    local folder name version
+    folder=$(mktemp -d)
+    mkdir "$folder/copy"
+    git ls-files -z | tar --create --null --files-from - | tar --extract --directory "$folder/copy"
+    for name in crates kernels; do
+        # shellcheck disable=SC2046 # It is a list.
+        pack "$folder" "$name" $(published "$name")
+    done
+    pack "$folder" examples --package quickstart
+    fill_templates "$folder" "$folder"
+    rm -r "$folder/copy"
+    for name in "$folder"/{crates,kernels}/*; do
+        [ -f "$name/LICENSE-APACHE" ] && [ -f "$name/LICENSE-MIT" ] || echo "note: no licence is in the package $(basename "$name")"
+    done
+    # What a release has in the place of paths. The lock file of a package does not know the patch.
+    version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+    sed -i "s|{ path = \"$folder/crates/.*\" }|\"$version\"|" "$folder"/{first,device-acme,device-acme-queue}/Cargo.toml
+    sed -i 's/ --locked//' "$folder/acmec/.github/workflows/ci.yml"
+    cd "$folder"
+    export CARGO_TARGET_DIR=$folder/target CARGO_INSTALL_ROOT=$folder/tools PATH=$folder/tools/bin:$PATH
+    expect "tensor([1, 2, 3], device='openreg:0')" \
+        cargo run -q --manifest-path examples/quickstart/Cargo.toml -- --device openreg
+    for name in first device-acme device-acme-queue acmec; do as_its_workflow_says "$name"; done
+    cargo run -q --manifest-path kernels/devices-kernels/Cargo.toml
+    rm -rf "$folder"
+}
+
 step slow book 300 'the documentation as a book, whose links and diagrams are checked'
 book() {
     # The newest that this version of Rust builds.
