@@ -745,6 +745,17 @@ torch-operators() {
     rm -rf "$venv"
 }
 
+step slow torch-wheels 900 'PyTorch: one wheel for the oldest version and the newest, used outside of this checkout'
+torch-wheels() {
+    local folder status=0
+    [ "$(uname -s)" != Linux ] || sh tests/install-packages.sh binutils g++ python3 python3-venv
+    folder=$(mktemp -d)
+    CARGO_TARGET_DIR=$PWD/target/python CARGO_PROFILE_RELEASE_OPT_LEVEL=1 DEVICE_TORCH_CXXFLAGS=-O1 \
+        sh integrations/torch/wheels.sh "$folder" 2.10.0 "$(cat integrations/torch/tests/torch-version)" || status=$?
+    rm -rf "$folder"
+    [ $status -eq 3 ] || return $status
+}
+
 step slow onnx-models 600 "ONNX's own tests of operators on each kind of device, and models of other packages"
 onnx-models() {
     local venv device package version
