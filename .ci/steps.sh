@@ -716,7 +716,7 @@ all-kernels-cuda() {
     texts_by nvidia-cuda-nvrtc 13.5.37
 }
 
-step slow torch-devices 300 'PyTorch: on the CPU alone, on backends in C from their files, and two programs of other libraries'
+step slow torch-devices 330 'PyTorch: on the CPU alone, on backends in C from their files, a notebook, and two programs of other libraries'
 torch-devices() {
     local venv name
     in_torch
@@ -732,7 +732,17 @@ torch-devices() {
     install_pinned pillow transformers
     install_pinned --no-deps torchvision
     python programs/run.py --on openreg openreg/cpu --only gpt2 resnet
+    run_notebook examples/first-steps.ipynb
     rm -rf "$venv"
+}
+
+# Runs a notebook of the package's folder, and fails unless it prints what is stored in it. With `--inplace` in the place of
+# `--output …` the command stores that.
+run_notebook() {
+    python -m pip install --quiet --disable-pip-version-check ipykernel nbconvert
+    python -m nbconvert --log-level WARN --to notebook --execute --ClearMetadataPreprocessor.enabled=True \
+        --output "$venv/notebook.ipynb" "$1"
+    diff "$1" "$venv/notebook.ipynb"
 }
 
 step slow torch-operators 600 'PyTorch: its own database of operators, and threads for a minute'
@@ -756,7 +766,7 @@ torch-wheels() {
     [ $status -eq 3 ] || return $status
 }
 
-step slow onnx-models 600 "ONNX's own tests of operators on each kind of device, and models of other packages"
+step slow onnx-models 630 "ONNX's own tests of operators on each kind of device, a notebook, and models of other packages"
 onnx-models() {
     local venv device package version
     in_onnx
@@ -773,6 +783,7 @@ onnx-models() {
     # The second folder is of ONNX's own package: models without their weights.
     DEVICE_ORT=openreg python tests/models.py openreg:0 "$venv/models" \
         "$(python -c 'import onnx, pathlib; print(pathlib.Path(onnx.__file__).parent / "backend/test/data/light")')"
+    run_notebook examples/first-steps.ipynb
     # From the oldest version whose interface has what the library calls.
     for version in 1.28.0 1.29.0 1.30.0 1.32.0; do
         python -m pip install --quiet --disable-pip-version-check "onnxruntime==$version"
