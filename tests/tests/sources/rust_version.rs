@@ -5,14 +5,15 @@ use std::fs;
 use device_registry_tests::{files, workspace};
 
 /// What stands before the version.
-const BEFORE: [&str; 4] = ["rust-version = \"", "RUST_VERSION: \"", "TOOLCHAIN: \"", "Rust "];
+const BEFORE: [&str; 5] = ["rust-version = \"", "RUST_VERSION: \"", "TOOLCHAIN: \"", "FROM rust:", "Rust "];
 
 /// Pages that say with which version something was measured, or which one another crate needs.
 const RECORDS: [&str; 3] = ["docs/performance.md", "docs/platforms.md", "docs/decisions/foreign-memory.md"];
 
 /// Files that are neither manifests nor pages.
-const OTHERS: [&str; 3] = [
+const OTHERS: [&str; 4] = [
     ".github/workflows/ci.yml",
+    "Containerfile",
     "integrations/onnxruntime/setup.py",
     "integrations/torch/python/device_torch/build.py",
 ];
