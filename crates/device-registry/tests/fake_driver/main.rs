@@ -27,7 +27,13 @@ const SHORT: Duration = Duration::from_millis(20);
 /// Runs a call on its own thread, since a test must not hang with it.
 fn begin<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
     let (sender, outcome) = mpsc::channel();
-    thread::spawn(move || sender.send(call()));
+    let (begin, begun) = mpsc::channel();
+    thread::spawn(move || {
+        begin.send(()).unwrap();
+        sender.send(call())
+    });
+    // A thread may take longer to begin than a test waits.
+    begun.recv_timeout(LONG).expect("the thread begins");
     outcome
 }
 

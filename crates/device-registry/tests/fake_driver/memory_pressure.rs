@@ -434,7 +434,7 @@ fn work_of_a_thread_that_uses_memory_with_a_handle_is_not_waited_for() {
 
 #[test]
 fn what_is_behind_the_work_that_a_thread_does_now_is_not_waited_for() {
-    on_threads(|device, _| {
+    on_threads(|device, control| {
         let (stream, end) = lasting(device);
         let _pieces = pieces(device);
         let (last, ended) = mpsc::channel::<()>();
@@ -443,7 +443,11 @@ fn what_is_behind_the_work_that_a_thread_does_now_is_not_waited_for() {
             Ok(())
         };
         stream.launch(&[], lasts_too).unwrap();
+        let (at_full, is_full) = mpsc::channel();
+        control.on(Moment::Full, move || at_full.send(()).unwrap());
         let full = begin(move || device.allocate(LARGE).map(drop));
+        // Otherwise it could begin to wait when the second kernel is the one under way.
+        is_full.recv_timeout(LONG).unwrap();
         still_waits(&full);
         drop(end);
         outcome(full).unwrap_err();

@@ -55,11 +55,12 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// thread has not begun and [`settle_submitted`](Self::settle_submitted) waits for.
     fn memory_in_flight(&self) -> Vec<KeptMemory>;
 
-    /// Whether the thread is doing a piece of work that ends by itself. Which memory it uses is not known.
-    fn is_under_way(&self) -> bool;
+    /// The number of the piece of work that the thread is doing, if it ends by itself. Which memory it uses is
+    /// not known.
+    fn under_way(&self) -> Option<u64>;
 
-    /// Waits only for that piece.
-    fn settle_under_way(&self);
+    /// Waits only for that piece, by its number.
+    fn settle_under_way(&self, number: u64);
 
     /// Whether a dropped stream's work is done, or never will be because its device is lost or closed. Passes
     /// an unreported failure to the device.

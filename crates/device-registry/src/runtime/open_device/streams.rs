@@ -18,8 +18,8 @@ use crate::sync::lock;
 enum LastUse {
     /// Work that ends by itself, and was submitted before.
     Submitted,
-    /// The piece that its thread is doing, whose memory is not known.
-    UnderWay,
+    /// The piece with this number, which its thread is doing, and whose memory is not known.
+    UnderWay(u64),
 }
 
 impl OpenDevice {
@@ -121,7 +121,7 @@ impl OpenDevice {
         for (queue, of_what) in users {
             match of_what {
                 LastUse::Submitted => queue.settle_submitted(),
-                LastUse::UnderWay => queue.settle_under_way(),
+                LastUse::UnderWay(number) => queue.settle_under_way(number),
             }
         }
         // A wait that failed has released nothing, and the driver may report the failure only once.
@@ -149,7 +149,7 @@ impl OpenDevice {
             if memory.iter().any(is_last) || has_promised(&*queue) {
                 Some((queue, LastUse::Submitted))
             } else {
-                queue.is_under_way().then_some((queue, LastUse::UnderWay))
+                queue.under_way().map(|number| (queue, LastUse::UnderWay(number)))
             }
         };
         kept.into_iter().filter_map(last_use).collect()

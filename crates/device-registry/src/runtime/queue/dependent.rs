@@ -195,17 +195,14 @@ impl StreamQueue for Queue {
         memory
     }
 
-    fn is_under_way(&self) -> bool {
+    fn under_way(&self) -> Option<u64> {
         let state = lock(&self.state);
-        self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself
+        let is_waited_for = self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself;
+        is_waited_for.then_some(state.finished + 1)
     }
 
-    fn settle_under_way(&self) {
-        let state = lock(&self.state);
-        if self.driver.is_none() && state.under_way.is_some() && state.ends_by_itself {
-            let number = state.finished + 1;
-            drop(self.wait_for_thread(state, number));
-        }
+    fn settle_under_way(&self, number: u64) {
+        drop(self.wait_for_thread(lock(&self.state), number));
     }
 
     fn is_done(&self) -> bool {
