@@ -565,8 +565,9 @@ semver() {
         packages=()
         # What the baseline did not have cannot break. Each package has the name of its own folder.
         for manifest in "$workspace"/*/Cargo.toml; do
-            git cat-file -e "$baseline:$manifest" 2>/dev/null && ! grep -q '^publish = false' "$manifest" || continue
-            packages+=(--package "$(basename "${manifest%/*}")")
+            if git cat-file -e "$baseline:$manifest" 2>/dev/null && ! grep -q '^publish = false' "$manifest"; then
+                packages+=(--package "$(basename "${manifest%/*}")")
+            fi
         done
         (cd "$workspace" && cargo semver-checks "${packages[@]}" --baseline-rev "$baseline") || status=1
     done
