@@ -156,8 +156,8 @@ pub(crate) struct Bench {
     /// Measures nothing, and compares two files that `--json` has written
     #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"], conflicts_with_all = ["devices", "csv", "chart", "largest", "kernels"])]
     pub(crate) compare: Vec<PathBuf>,
-    /// Ends with 1 if a measurement takes more than so many times as long, such as 1.3
-    #[arg(long, value_name = "RATIO", requires = "compare", conflicts_with = "devices", value_parser = ratio)]
+    /// With `--compare`, ends with 1 if a measurement takes more than so many times as long, such as 1.3
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
     pub(crate) fail_above: Option<f64>,
     #[command(flatten)]
     pub(crate) format: Format,
@@ -197,16 +197,22 @@ fn svg(text: &str) -> Result<PathBuf, String> {
 
 /// A number of bytes, perhaps with `K`, `M` or `G` for powers of 1024.
 fn bytes(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes() {
-        [.., b'K' | b'k'] => (&text[..text.len() - 1], 10),
-        [.., b'M' | b'm'] => (&text[..text.len() - 1], 20),
-        [.., b'G' | b'g'] => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
+    let (digits, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let shift = match &*unit.to_ascii_lowercase() {
+        "" => Some(0),
+        "k" | "kib" => Some(10),
+        "m" | "mib" => Some(20),
+        "g" | "gib" => Some(30),
+        _ => None,
     };
-    let number: usize = digits.parse().map_err(|_| "expected a number, perhaps with K, M or G".to_owned())?;
-    let bytes =
-        number.checked_mul(1 << shift).filter(|bytes| (SMALLEST..=isize::MAX as usize).contains(bytes));
-    bytes.ok_or_else(|| format!("expected at least {SMALLEST} bytes, and no more than a machine can have"))
+    let expected = "expected a whole number of bytes, perhaps with K, M or G for powers of 1024";
+    let (number, shift) = digits.parse::<usize>().ok().zip(shift).ok_or(expected)?;
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| isize::try_from(*bytes).is_ok());
+    match bytes {
+        Some(bytes) if bytes >= SMALLEST => Ok(bytes),
+        Some(_) => Err(format!("expected at least {SMALLEST} bytes")),
+        None => Err("expected no more than a machine can have".to_owned()),
+    }
 }
 
 /// The smallest length that the benchmarks copy.
@@ -225,10 +231,14 @@ mod tests {
 
     #[test]
     fn bytes_have_units() {
-        for (text, expected) in [("4096", 4096), ("4K", 4096), ("64M", 64 << 20), ("1g", 1 << 30)] {
+        for (text, expected) in
+            [("4096", 4096), ("4K", 4096), ("64M", 64 << 20), ("1g", 1 << 30), ("64KiB", 64 << 10)]
+        {
             assert_eq!(bytes(text), Ok(expected));
         }
-        for text in ["", "K", "1T", "-1", "4095", "99999999999999999999", "18446744073709551615K", "é"] {
+        for text in
+            ["", "K", "1T", "1KB", "0.5G", "-1", "4095", "99999999999999999999", "18446744073709551615K", "é"]
+        {
             assert!(bytes(text).is_err(), "{text}");
         }
     }

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 use device_config::{Config, ConfigReport};
-use device_registry::{DeviceError, ErrorChain};
+use device_registry::registry::State;
+use device_registry::{DeviceError, ErrorChain, activity};
 
 pub use crate::kernels::{
     KERNEL_BENCHMARKS, KernelBenchmark, KernelBenchmarkDescriptor, KernelError, Timer, kernel_benchmarks,
@@ -69,7 +70,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE));
         }
     };
-    match execute(arguments) {
+    // The doctor has them among the problems.
+    let warns = !matches!(arguments.command, Some(Command::Doctor(_)));
+    let ended = execute(arguments);
+    if warns {
+        warn_of_observers();
+    }
+    match ended {
         Ok(code) => code,
         // A closed pipe is the reader's way to end the command.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
@@ -77,6 +84,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let message = output::outside(&failure);
             anstream::eprintln!("{} {message}", output::styled(output::RED, "error:"));
             ExitCode::from(failure.code())
+        }
+    }
+}
+
+/// Says which observers of this process could not begin, such as a trace whose file cannot be written: the
+/// command has no logger.
+fn warn_of_observers() {
+    for row in activity::observers().report().rows() {
+        if let State::Failed { cause, .. } = &row.state {
+            let message = output::outside(cause.messages().join(": "));
+            anstream::eprintln!("{} {message}", output::styled(output::YELLOW, "warning:"));
         }
     }
 }
@@ -113,11 +131,15 @@ impl std::fmt::Display for Failure {
             {
                 let text = error.to_string();
                 let (first, _) = text.split_once('\n').unwrap_or((&text, ""));
-                write!(f, "{first}\n{}", unknown.table())?;
-                // Without a better one.
+                f.write_str(first)?;
+                // What was meant stands there.
                 if first.ends_with('?') {
                     return Ok(());
                 }
+                // What `autoload!` links is for the author of a program.
+                let table = unknown.table().to_string();
+                let of_users = table.lines().filter(|line| !line.starts_with("note: `autoload!`"));
+                of_users.into_iter().try_for_each(|line| write!(f, "\n{line}"))?;
                 f.write_str(
                     "\nhint: this command has the backends of the features that it was built with, and those in files: \
                      `--plugins FOLDER`, or the variable DEVICE_PLUGINS",

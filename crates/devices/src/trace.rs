@@ -13,8 +13,16 @@ use crate::output::{Output, outside};
 pub(crate) fn run(arguments: &TraceArguments, output: &mut Output) -> Result<ExitCode, Failure> {
     let trace = read(&arguments.file)?;
     match &arguments.html {
-        Some(page) => fs::write(page, trace.to_html())
-            .map_err(|error| Failure::Usage(format!("cannot write `{}`: {error}", page.display())))?,
+        Some(page) => {
+            if let (Ok(page), Ok(file)) = (page.canonicalize(), arguments.file.canonicalize())
+                && page == file
+            {
+                return Err(Failure::Usage(format!("`{}` is the trace itself", page.display())));
+            }
+            fs::write(page, trace.to_html())
+                .map_err(|error| Failure::Usage(format!("cannot write `{}`: {error}", page.display())))?;
+            output.line(outside(format_args!("wrote {}", page.display())))?;
+        }
         None => print(&trace.to_string(), output)?,
     }
     Ok(ExitCode::SUCCESS)

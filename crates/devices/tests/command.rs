@@ -100,7 +100,7 @@ fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
         (&["nosuch"][..], "unrecognized subcommand 'nosuch'"),
         (&["info", "Openreg"], "did you mean `openreg`?"),
         (&["info", "openreg:gqu"], "unknown kind `gqu` of device; the kinds are `cpu`, `gpu`"),
-        (&["bench", "cpu", "--largest", "1T"], "expected a number, perhaps with K, M or G"),
+        (&["bench", "cpu", "--largest", "1T"], "expected a whole number of bytes, perhaps with K, M or G"),
         (&["bench", "cpu", "--largest", "1"], "expected at least 4096 bytes"),
         (
             &["bench", "--kernels", "cpu"],
@@ -108,7 +108,9 @@ fn wrong_arguments_say_what_is_wrong_and_exit_with_2() {
         ),
         (&["bench", "--compare", "one.json"], "2 values required"),
         (&["bench", "--fail-above", "2"], "--compare"),
-        (&["bench", "cpu", "--fail-above", "2"], "cannot be used with"),
+        (&["bench", "cpu", "--fail-above", "2"], "needs `--compare BEFORE AFTER`"),
+        (&["bench", "cpu", "--csv", "x.svg", "--chart", "x.svg"], "name one file"),
+        (&["test", "openreg,cpu"], "`test` takes one device"),
         (&["bench", "--compare", "a", "b", "--fail-above", "0"], "expected a number above 0"),
         (&["bench", "--compare", "/nonexistent/a", "/nonexistent/b"], "/nonexistent/a: "),
         (&["bench", "cpu", "--largest", "4K", "--csv", "/nonexistent/a"], "cannot write /nonexistent/a: "),
@@ -255,9 +257,13 @@ fn the_verdicts_of_a_test_are_json_and_a_file_for_ci() {
     assert!(text(&output.stdout).contains("openreg:0::memory::round_trip"), "the lines are printed as well");
     let xml = fs::read_to_string(&file).unwrap();
     assert!(xml.contains("failures=\"1\"") && xml.contains("<failure message=\""), "{xml}");
-    // Where no test ran there is no report.
-    let output = run(&["test", "cpu", "--json", "--", "nosuch"]);
-    assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
+    // Where no test ran, the report says so.
+    let arguments = ["test", "cpu", "--json", "--junit", file.to_str().unwrap(), "--", "nosuch"];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["tests"].as_array().map(Vec::len), Some(0));
+    assert!(fs::read_to_string(&file).unwrap().contains(" tests=\"0\""));
 }
 
 #[test]
@@ -339,7 +345,7 @@ fn a_benchmark_has_each_operation_at_each_size_and_its_files_agree() {
     let compare = |most: &str| run(&["bench", "--compare", &record, &other, "--fail-above", most]);
     let output = compare("1.3");
     assert_eq!(output.status.code(), Some(1));
-    let expected = format!("{0} of {0} take more than 1.3 times as long.", measurements.len());
+    let expected = format!("{0} of {0} take more than 1.3 times as long:", measurements.len());
     assert!(text(&output.stdout).contains(&expected), "{}", text(&output.stdout));
     assert_eq!(compare("1e300").status.code(), Some(0));
     printed(&["bench", "--compare", &record, &record, "--fail-above", "1"]);
@@ -749,13 +755,32 @@ fn a_trace_becomes_a_summary_and_a_page() {
     let output = command(&["info", "openreg:1"]).env("DEVICE_TRACE", &file).output().unwrap();
     assert!(output.status.success());
     assert!(printed(&["trace", &file]).starts_with("devices: "));
-    assert_eq!(printed(&["trace", &file, "--html", &page]), "");
+    assert_eq!(printed(&["trace", &file, "--html", &page]), format!("wrote {page}\n"));
+    expect_refusal(&["trace", &file, "--html", &file], 2, "is the trace itself");
     assert!(fs::read_to_string(&page).unwrap().contains("open openreg:1"));
     assert_eq!(printed(&["memory", &file]), "nothing was allocated\n");
     expect_refusal(&["memory", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &path("none")], 2, "cannot read `");
     expect_refusal(&["trace", &page], 2, "expected a trace that `device-trace` has written");
     expect_refusal(&["trace", "--json", &file], 2, "unexpected argument '--json'");
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_and_a_default_without_a_device_are_reported() {
+    let trace = |arguments: &[&str]| {
+        let mut command = command(arguments);
+        command.env("DEVICE_TRACE", "/nonexistent/t.json").env("DEVICE_DEFAULT", "nosuch").output().unwrap()
+    };
+    let output = trace(&["info", "cpu"]);
+    let warning =
+        "warning: observer `trace` (device-trace 0.1.0) failed to load: DEVICE_TRACE: cannot create";
+    assert!(output.status.success() && text(&output.stderr).starts_with(warning), "{}", text(&output.stderr));
+    let output = trace(&["doctor", "--json"]);
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(1), ""));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let problems = document["problems"].to_string();
+    assert!(problems.contains("cannot create `/nonexistent/t.json`"), "{problems}");
+    assert!(problems.contains("`auto` has no device: nosuch: no backend called `nosuch`"), "{problems}");
 }
 
 #[test]

@@ -64,6 +64,12 @@ impl Suite {
         })
     }
 
+    /// Whether a suite has started this process for its checks: the program reports nothing of its own there.
+    #[must_use]
+    pub fn has_started_this_process() -> bool {
+        subprocess::is_one() || environment::worker().is_ok_and(|worker| worker.is_some())
+    }
+
     fn try_run(
         mut self,
         arguments: impl IntoIterator<Item: Into<OsString> + Clone>,

@@ -64,7 +64,7 @@ impl Plan {
                         suite,
                         &name,
                         if suite.required.contains(&name) {
-                            format!("it has to be tested, and {reason}")
+                            format!("it cannot be tested: {reason}")
                         } else {
                             format!("{REQUIRE} lists it, and {reason}")
                         },

@@ -12,6 +12,7 @@ use plotters::prelude::{
 use crate::bench::record::{Measured, Record};
 use crate::output::{bytes, shortened};
 
+/// The width, and the least height.
 const SIZE: (u32, u32) = (1000, 600);
 
 /// Where the lines end and their names begin.
@@ -29,7 +30,7 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 /// The longest name beside the lines, in characters.
-const NAME: usize = 38;
+const NAME: usize = 44;
 
 const TEXT: (&str, i32) = ("sans-serif", 14);
 
@@ -57,7 +58,9 @@ pub(crate) fn svg(record: &Record) -> Result<String, String> {
         }
     }
     let mut text = String::new();
-    draw(&SVGBackend::with_string(&mut text, SIZE).into_drawing_area(), record, &series)
+    let lines = series.len() + record.devices.len() + 1;
+    let size = (SIZE.0, SIZE.1.max(80 + 20 * lines as u32));
+    draw(&SVGBackend::with_string(&mut text, size).into_drawing_area(), record, &series)
         .map_err(|error| error.to_string())?;
     Ok(text)
 }
@@ -101,7 +104,8 @@ fn draw(
         match number / COLOURS.len() {
             0 => chart.draw_series(points.map(|point| Circle::new(point, 3, filled))).map(drop),
             1 => chart.draw_series(points.map(|point| TriangleMarker::new(point, 5, filled))).map(drop),
-            _ => chart.draw_series(points.map(|point| Cross::new(point, 4, style))).map(drop),
+            2 => chart.draw_series(points.map(|point| Cross::new(point, 4, style))).map(drop),
+            _ => chart.draw_series(points.map(|point| Circle::new(point, 5, style))).map(drop),
         }
         .map_err(|error| failed(&error))?;
         let y = 45 + 20 * number as i32;
@@ -109,7 +113,8 @@ fn draw(
         match number / COLOURS.len() {
             0 => legend.draw(&Circle::new((11, y), 3, filled)),
             1 => legend.draw(&TriangleMarker::new((11, y), 5, filled)),
-            _ => legend.draw(&Cross::new((11, y), 4, style)),
+            2 => legend.draw(&Cross::new((11, y), 4, style)),
+            _ => legend.draw(&Circle::new((11, y), 5, style)),
         }
         .map_err(|error| failed(&error))?;
         legend.draw(&Text::new(shortened(name, NAME), (30, y - 7), TEXT)).map_err(|error| failed(&error))?;

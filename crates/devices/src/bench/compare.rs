@@ -80,11 +80,24 @@ pub(crate) fn run(
         ]);
     }
     output.table(&table)?;
+    for (file, record) in [(before, &first), (after, &second)] {
+        if record.interrupted {
+            output.line(format_args!("\n{} was interrupted.", file.display()))?;
+        }
+    }
     if only > 0 {
         output.line(format_args!("\n{only} measurements are in one of the files only."))?;
     }
     if let Some(most) = most.filter(|_| slower > 0) {
-        output.line(format_args!("\n{slower} of {} take more than {most} times as long.", compared.len()))?;
+        output.line(format_args!("\n{slower} of {} take more than {most} times as long:", compared.len()))?;
+        for Compared { measurement, ratio, .. } in compared.iter().filter(|compared| compared.ratio > most) {
+            let size = measurement.bytes.map(|len| format!(", {}", bytes(len))).unwrap_or_default();
+            output.line(format_args!(
+                "  {}: {}{size}: {ratio:.2}",
+                measurement.device,
+                measurement.what()
+            ))?;
+        }
     }
     Ok(code)
 }
@@ -105,7 +118,7 @@ fn read(file: &Path) -> Result<Record, Failure> {
     let fail = |reason: &dyn std::fmt::Display| Failure::Usage(format!("{}: {reason}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| fail(&error))?;
     let record: Record = serde_json::from_str(&text)
-        .map_err(|error| fail(&format_args!("no output of `devices bench --json`: {error}")))?;
+        .map_err(|error| fail(&format_args!("it is not an output of `devices bench --json`: {error}")))?;
     if record
         .measurements
         .iter()

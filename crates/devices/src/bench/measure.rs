@@ -126,7 +126,8 @@ impl Run<'_> {
             return Err(End::Interrupted);
         }
         let size = len.map(|len| format!(", {}", bytes(len as u64))).unwrap_or_default();
-        self.bar.set_message(format!("{device}: {operation}{size}"));
+        let whereto = to.map(|to| format!(" to {to}")).unwrap_or_default();
+        self.bar.set_message(format!("{device}: {operation}{whereto}{size}"));
         let mut measurement = Measurement::new(device, operation, times(call)?);
         measurement.to = to.map(|to| to.to_string());
         measurement.bytes = len.map(|len| len as u64);

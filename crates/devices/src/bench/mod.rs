@@ -26,12 +26,21 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     if let [before, after] = &bench.compare[..] {
         return compare::run(before, after, bench.fail_above, output);
     }
+    // Clap does not ask for an argument that another one conflicts with.
+    if bench.fail_above.is_some() {
+        return Err(Failure::Usage("`--fail-above` needs `--compare BEFORE AFTER`".to_owned()));
+    }
+    if bench.csv.is_some() && bench.csv == bench.chart {
+        return Err(Failure::Usage("`--csv` and `--chart` name one file".to_owned()));
+    }
+    // Before any driver is loaded: LLVM, which is a part of some, has a handler that ends the process. It
+    // passes the signal on to the one that was there before.
+    let stop = stop_at_interrupt()?;
     let devices = selected(&bench.devices)?;
     if let ([_], [device]) = (&bench.devices[..], &devices[..]) {
         // Its error, before the head of an empty table.
         device.open()?;
     }
-    let stop = stop_at_interrupt()?;
     // What is measured for minutes has to have a place.
     for file in bench.csv.iter().chain(&bench.chart) {
         fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
@@ -117,10 +126,15 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
         ]);
     }
     output.table(&table)?;
-    output.line(
-        "\nMedians; the middle half of the runs is within ± of them. GB/s counts each byte once, in units of 10^9; \
-         Gop/s counts additions and multiplications.",
-    )?;
+    output.line("")?;
+    let mut units =
+        "Medians; the middle half of the runs is within ± of them. GB/s counts each byte once, in units of \
+                     10^9."
+            .to_owned();
+    if record.measurements.iter().any(|measurement| measurement.operations.is_some()) {
+        units += " Gop/s counts additions and multiplications.";
+    }
+    output.paragraph(&units, 0)?;
     let vary = record.measurements.iter().filter(|measurement| varies(measurement)).count();
     let is_empty = record.measurements.is_empty();
     if is_empty && record.errors.is_empty() && record.missing.is_empty() && !record.interrupted {
@@ -129,13 +143,14 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
     if let Some(Load { average, processors }) =
         record.load.as_ref().filter(|load| load.is_busy() && !is_empty)
     {
-        output.line(format_args!(
-            "{} other programs were busy (a load of {average:.1} on {processors} processors), and {vary} of {} \
-             measurements vary by more than {VARIES:.0} %",
-            styled(YELLOW, "warning:"),
-            record.measurements.len(),
-            VARIES = VARIES * 100.0,
-        ))?;
+        let warning = styled(YELLOW, "warning:");
+        let mut text =
+            format!("{warning} other programs were busy: a load of {average:.1} on {processors} processors");
+        if vary > 0 {
+            let (all, percent) = (record.measurements.len(), VARIES * 100.0);
+            text += &format!(", and {vary} of {all} measurements vary by more than {percent:.0} %");
+        }
+        output.paragraph(&text, 0)?;
     }
     if record.interrupted {
         output.line(format_args!("{} interrupted: measurements are missing", styled(YELLOW, "warning:"),))?;

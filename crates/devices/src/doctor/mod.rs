@@ -68,9 +68,24 @@ pub(crate) fn run(
                 .extend(device.properties().err().filter(|_| device.is_present()).map(ToString::to_string));
         }
     }
+    if let Ok(Some(default)) = &default
+        && let Err(error) = default.first_available()
+    {
+        // The list of what there is stands above.
+        let reasons: Vec<_> =
+            error.to_string().lines().skip(1).map(str::trim).take(1).map(str::to_owned).collect();
+        problems.push(format!("`auto` has no device: {}", reasons.concat()));
+    }
     problems.extend(drivers.iter().filter_map(Driver::problem));
     problems.extend(cards.iter().filter_map(Card::problem));
     let groups = groups();
+    for group in groups.reports().iter().filter(|group| group.group() != backends().name()) {
+        let failed = group.rows().iter().filter_map(|row| match &row.state {
+            State::Failed { cause, .. } => Some(cause.messages().join(": ")),
+            _ => None,
+        });
+        problems.extend(failed);
+    }
     let diagnosis = Diagnosis {
         version: env!("CARGO_PKG_VERSION"),
         system: environment::system(),
@@ -121,9 +136,7 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
     }
     output.heading("Drivers that the loaders of OpenCL and Vulkan look for")?;
     if diagnosis.drivers.is_empty() {
-        output.line(
-            "  none was found, or no backend for them is on; other systems than Linux are not searched",
-        )?;
+        output.line("  none was found, or no backend for them is on (only Linux is searched)")?;
     }
     for driver in diagnosis.drivers {
         let style = if driver.problem().is_some() { YELLOW } else { GREEN };
@@ -131,8 +144,7 @@ fn print(diagnosis: &Diagnosis<'_>, output: &mut Output) -> Result<(), Failure> 
     }
     output.heading("Hardware on PCI buses")?;
     if diagnosis.hardware.is_empty() {
-        output
-            .line("  no graphics card or accelerator was found; other systems than Linux are not searched")?;
+        output.line("  no graphics card or accelerator was found (only Linux is searched)")?;
     }
     for card in diagnosis.hardware {
         let style = if card.problem().is_some() { YELLOW } else { GREEN };

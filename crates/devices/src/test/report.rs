@@ -59,11 +59,6 @@ impl Report {
         Self { format: FORMAT, version: env!("CARGO_PKG_VERSION"), tested: tested.to_owned(), tests }
     }
 
-    /// Whether no test ran, as in a process that the suite starts.
-    pub(super) fn is_empty(&self) -> bool {
-        self.tests.is_empty()
-    }
-
     /// The report in the XML that JUnit's task for Ant has, which CI systems read. What did not pass and did
     /// not fail is *skipped* there, with its reason.
     pub(super) fn junit(&self) -> String {

@@ -55,8 +55,8 @@ pub(crate) trait StreamQueue: Send + Sync {
     /// thread has not begun and [`settle_submitted`](Self::settle_submitted) waits for.
     fn memory_in_flight(&self) -> Vec<KeptMemory>;
 
-    /// The number of the piece of work that the thread is doing, if it ends by itself. Which memory it uses is
-    /// not known.
+    /// The number of the piece of work that the thread is doing, if it ends by itself. Which memory it uses
+    /// is not known.
     fn under_way(&self) -> Option<u64>;
 
     /// Waits only for that piece, by its number.
