@@ -387,6 +387,11 @@ fn a_small_device_is_measured_up_to_what_it_holds() {
     assert_eq!(largest(&|row| row["device"] == "openreg:0"), Some(64 << 10), "{document:#}");
     assert_eq!(largest(&|row| row["device"] == "cpu" && row["to"] == "openreg:0"), Some(64 << 10));
     assert_eq!(largest(&|row| row["device"] == "cpu"), Some(256 << 10));
+
+    let mut command = command(&["bench", "openreg:0", "--largest", "256K"]);
+    let output = command.env("DEVICE_BACKEND_OPTIONS", "openreg.memory=256KiB").output().unwrap();
+    let expected = "`openreg:0` has no room for copies of 256 KiB: measured up to 64 KiB";
+    assert!(text(&output.stdout).contains(expected), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -754,7 +759,7 @@ fn a_trace_becomes_a_summary_and_a_page() {
     // The command itself is a program that uses devices.
     let output = command(&["info", "openreg:1"]).env("DEVICE_TRACE", &file).output().unwrap();
     assert!(output.status.success());
-    assert!(printed(&["trace", &file]).starts_with("devices: "));
+    assert!(printed(&["trace", &file]).starts_with("trace of devices: "));
     assert_eq!(printed(&["trace", &file, "--html", &page]), format!("wrote {page}\n"));
     expect_refusal(&["trace", &file, "--html", &file], 2, "is the trace itself");
     assert!(fs::read_to_string(&page).unwrap().contains("open openreg:1"));

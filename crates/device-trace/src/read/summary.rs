@@ -12,7 +12,7 @@ const LINES: usize = 15;
 /// was idle, the longest waits of the host, and memory.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.program, time(self.end))?;
+        write!(f, "trace of {}: {}", self.program, time(self.end))?;
         writeln!(f, "{}", if self.is_cut { ", and the file ends early" } else { "" })?;
         let lost = sum(self.instants.iter().filter_map(|instant| instant.count));
         if lost > 0 {

@@ -17,7 +17,7 @@ use signal_hook::flag;
 
 use crate::Failure;
 use crate::arguments::Bench;
-use crate::bench::record::{Failed, Load, Measurement, Missing, Record};
+use crate::bench::record::{Failed, Load, Measured, Measurement, Missing, Record};
 use crate::info::chosen;
 use crate::kernels::{KernelBenchmark, kernel_benchmarks};
 use crate::output::{Cell, Output, PLAIN, RED, Table, YELLOW, bytes, outside, styled};
@@ -61,7 +61,7 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     if output.is_json() {
         output.document(&record)?;
     } else {
-        print(&record, output)?;
+        print(&record, bench, output)?;
     }
     Ok(match record.errors[..] {
         _ if record.interrupted => ExitCode::from(INTERRUPTED),
@@ -113,7 +113,8 @@ fn benchmarks() -> Result<Vec<&'static dyn KernelBenchmark>, Failure> {
     Ok(benchmarks)
 }
 
-fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
+fn print(record: &Record, bench: &Bench, output: &mut Output) -> Result<(), Failure> {
+    let Bench { largest, kernels, .. } = *bench;
     let mut table = Table::new(["DEVICE", "OPERATION", "SIZE", "TIME", "±", "RATE"], &[2, 3, 4, 5]);
     for measurement in &record.measurements {
         table.row([
@@ -151,6 +152,17 @@ fn print(record: &Record, output: &mut Output) -> Result<(), Failure> {
             text += &format!(", and {vary} of {all} measurements vary by more than {percent:.0} %");
         }
         output.paragraph(&text, 0)?;
+    }
+    let has_failed = |device: &str| record.errors.iter().any(|failed| failed.device == device);
+    for Measured { device, .. } in record.devices.iter().filter(|measured| !has_failed(&measured.device)) {
+        let of_device = record.measurements.iter().filter(|measurement| measurement.device == *device);
+        let most = of_device.filter_map(|measurement| measurement.bytes).max();
+        if let Some(most) = most.filter(|&most| most < largest as u64 && !record.interrupted && !kernels) {
+            let (most, largest) = (bytes(most), bytes(largest as u64));
+            output.line(format_args!(
+                "`{device}` has no room for copies of {largest}: measured up to {most}"
+            ))?;
+        }
     }
     if record.interrupted {
         output.line(format_args!("{} interrupted: measurements are missing", styled(YELLOW, "warning:"),))?;
