@@ -196,14 +196,15 @@ impl Operation {
         }
     }
 
-    /// Skips the work, because earlier work failed with `error`. Its reads and events return that error.
+    /// Skips the work, because earlier work failed with `error`. Its reads and events return that error. What a
+    /// program's closure owns is dropped as in a host call, on whatever thread: it may panic, and may not use
+    /// devices, as the caller may hold a lock of the queue.
     pub(crate) fn skip(self, device: Device, error: DeviceError) {
-        match self {
+        device_use::forbid(|| match self {
             Self::Read { read, .. } => read.finish(Err(error)),
             Self::Record { event, .. } => event.fail(error),
-            // A program's closure may own a value whose `drop` panics.
             other => drop_isolated(device, other),
-        }
+        });
     }
 
     /// Does the work by blocking calls. It releases everything that it owns before it returns.

@@ -355,8 +355,7 @@ impl Queue {
                 let device = self.device.device();
                 let call = operation.name();
                 let error = DeviceError::Call { device, call, error };
-                // The caller may hold `submitting`: a value that is dropped here must not wait for it.
-                device_use::forbid(|| operation.skip(device, error.clone()));
+                operation.skip(device, error.clone());
                 return Err(error);
             }
             state.has_thread = true;
