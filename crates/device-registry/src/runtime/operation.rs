@@ -196,9 +196,9 @@ impl Operation {
         }
     }
 
-    /// Skips the work, because earlier work failed with `error`. Its reads and events return that error. What a
-    /// program's closure owns is dropped as in a host call, on whatever thread: it may panic, and may not use
-    /// devices, as the caller may hold a lock of the queue.
+    /// Skips the work, because earlier work failed with `error`. Its reads and events return that error. What
+    /// a program's closure owns is dropped as in a host call, on whatever thread: it may panic, and may not
+    /// use devices, as the caller may hold a lock of the queue.
     pub(crate) fn skip(self, device: Device, error: DeviceError) {
         device_use::forbid(|| match self {
             Self::Read { read, .. } => read.finish(Err(error)),
