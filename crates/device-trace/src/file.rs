@@ -163,7 +163,8 @@ impl Write for TraceFile {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
+        // An encoder that has nothing to compress would begin a member behind the end.
+        if self.end.is_some() { Ok(()) } else { self.out.flush() }
     }
 }
 

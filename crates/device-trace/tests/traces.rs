@@ -175,8 +175,13 @@ fn a_trace_is_one_json_document_after_each_flush() {
             assert!(activity::flush(Duration::from_secs(60)));
             assert!(names().contains(&"process_name".to_owned()));
         }
+        // Longer than what was written may wait, without and with a record.
+        std::thread::sleep(Duration::from_millis(150));
+        drop(activity::span("first"));
+        std::thread::sleep(Duration::from_millis(150));
         drop(activity::span("between"));
         assert!(activity::flush(Duration::from_secs(60)));
+        assert!(names().contains(&"first".to_owned()));
         assert!(names().contains(&"between".to_owned()));
         drop(activity::span("last"));
         drop(trace);

@@ -515,8 +515,26 @@ fn load_off() -> Result<Box<dyn Observer>, LoadFailure> {
 
 static SEEN_BY_LINKED: AtomicU64 = AtomicU64::new(0);
 
-/// With this variable the linked observer takes its time to load.
+/// With this variable the linked observer takes its time to load: as many milliseconds, or until it is
+/// released.
 const SLOW: &str = "HAS_A_SLOW_OBSERVER";
+
+static IS_LOADING: AtomicBool = AtomicBool::new(false);
+static IS_RELEASED: AtomicBool = AtomicBool::new(false);
+
+fn load_slowly(milliseconds: &str) {
+    IS_LOADING.store(true, Ordering::SeqCst);
+    match milliseconds.parse() {
+        Ok(milliseconds) => thread::sleep(Duration::from_millis(milliseconds)),
+        Err(_) => wait_for(&IS_RELEASED),
+    }
+}
+
+fn wait_for(what: &AtomicBool) {
+    while !what.load(Ordering::SeqCst) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
 
 fn load_linked() -> Result<Box<dyn Observer>, LoadFailure> {
     struct Linked;
@@ -527,8 +545,8 @@ fn load_linked() -> Result<Box<dyn Observer>, LoadFailure> {
         }
     }
 
-    if std::env::var_os(SLOW).is_some() {
-        thread::sleep(Duration::from_millis(300));
+    if let Ok(milliseconds) = std::env::var(SLOW) {
+        load_slowly(&milliseconds);
     }
     // A backend that is loading could wait for itself.
     let refused = device("cpu").and_then(|cpu| cpu.allocate(1));
@@ -536,25 +554,44 @@ fn load_linked() -> Result<Box<dyn Observer>, LoadFailure> {
     Ok(Box::new(Linked))
 }
 
+/// Runs the test of this name in a process with a slow observer. Returns `false` in that process.
+fn with_a_slow_observer(test: &str, milliseconds: &str) -> bool {
+    if std::env::var_os(SLOW).is_some() {
+        return false;
+    }
+    let mut process = Command::new(std::env::current_exe().unwrap());
+    let output = process.args(["--exact", test, "--nocapture"]).env(SLOW, milliseconds).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    true
+}
+
 /// The first uses of devices on other threads.
 #[test]
 fn nothing_is_lost_while_a_linked_observer_begins() {
-    const TEST: &str = "nothing_is_lost_while_a_linked_observer_begins";
     const COUNT: u64 = 100;
 
-    if std::env::var_os(SLOW).is_none() {
-        let mut process = Command::new(std::env::current_exe().unwrap());
-        let output = process.args(["--exact", TEST, "--nocapture"]).env(SLOW, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if with_a_slow_observer("nothing_is_lost_while_a_linked_observer_begins", "200") {
         return;
     }
     let first = thread::spawn(|| drop(cpu().allocate(1).unwrap()));
-    thread::sleep(Duration::from_millis(100));
+    wait_for(&IS_LOADING);
     (0..COUNT).for_each(|_| drop(cpu().allocate(1).unwrap()));
     first.join().unwrap();
     assert!(activity::flush(LONG));
     let seen = SEEN_BY_LINKED.load(Ordering::SeqCst);
     assert!(seen > 2 * COUNT, "{seen} records of {COUNT} allocations");
+}
+
+#[test]
+fn a_linked_observer_that_waits_for_another_thread_delays_it_only() {
+    if with_a_slow_observer("a_linked_observer_that_waits_for_another_thread_delays_it_only", "forever") {
+        return;
+    }
+    let first = thread::spawn(|| drop(cpu().allocate(1).unwrap()));
+    wait_for(&IS_LOADING);
+    drop(cpu().allocate(1).unwrap());
+    IS_RELEASED.store(true, Ordering::SeqCst);
+    first.join().unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use entry_points::{EntryPoint, State};
@@ -11,7 +11,9 @@ use entry_points::{EntryPoint, State};
 use crate::runtime::activity::hub::{HUB, Seat};
 use crate::runtime::activity::record::Batch;
 use crate::runtime::device_use;
+use crate::runtime::fork::Process;
 use crate::runtime::isolation::log_isolated;
+use crate::sync::pause;
 
 /// Gets records of what devices and the threads that use them do.
 ///
@@ -156,30 +158,34 @@ pub(crate) fn begin_linked() {
 
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Whether a thread has begun to load the observers.
-static LOADING: Mutex<bool> = Mutex::new(false);
+/// The load of the observers by one thread.
+struct Loading {
+    process: Process,
+    /// When other threads no longer wait: an observer that waits for one of them would never begin.
+    until: OnceLock<Instant>,
+}
 
-static LOADED: Condvar = Condvar::new();
-
-/// How long a thread waits for the one that loads the observers: an observer that waits for that thread would
-/// never begin.
+/// How long threads wait in all.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cold]
 fn begin_or_wait() {
-    let lock = || LOADING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut loading = lock();
-    if !std::mem::replace(&mut *loading, true) {
-        drop(loading);
+    static LOADING: OnceLock<Loading> = OnceLock::new();
+
+    let mut is_first = false;
+    let loading = LOADING.get_or_init(|| {
+        is_first = true;
+        Loading { process: Process::current(), until: OnceLock::new() }
+    });
+    if is_first {
         load_linked();
-        let _loading = lock();
         BEGUN.store(true, Ordering::Release);
-        LOADED.notify_all();
-    } else if !device_use::is_forbidden() {
-        // Code of an observer that is being loaded does not wait for itself.
-        let until = Instant::now() + PATIENCE;
+    } else if loading.process.is_current() && !device_use::is_forbidden() {
+        // Code of an observer that is being loaded does not wait for itself, nor a child of `fork` for a thread
+        // that it does not have.
+        let until = *loading.until.get_or_init(|| Instant::now() + PATIENCE);
         while !BEGUN.load(Ordering::Acquire) && Instant::now() < until {
-            loading = LOADED.wait_timeout(loading, PATIENCE).unwrap_or_else(PoisonError::into_inner).0;
+            pause();
         }
     }
 }
