@@ -71,7 +71,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     // The doctor has them among the problems.
-    let warns = !matches!(arguments.command, Some(Command::Doctor(_)));
+    let is_doctor = matches!(arguments.command, Some(Command::Doctor(_)));
+    let warns = !is_doctor && !device_conformance::Suite::has_started_this_process();
     let ended = execute(arguments);
     if warns {
         warn_of_observers();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -88,6 +89,11 @@ pub(crate) fn styled(style: Style, text: &str) -> impl Display {
     format!("{}{text}{}", style.render(), style.render_reset())
 }
 
+/// Whether both are one file that is there.
+pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
 /// The text in so many characters.
 pub(crate) fn shortened(text: &str, width: usize) -> Cow<'_, str> {
     if text.chars().count() <= width {
@@ -170,7 +176,10 @@ impl Table {
             let longest = self.elastic.iter().copied().max_by_key(|column| widths[*column]);
             let Some(longest) = longest.filter(|column| widths[*column] > SHORTEST) else { break };
             match self.elastic.last() {
-                Some(&last) if widths[longest] == SHORT && widths[last] > 0 => widths[last] = 0,
+                Some(&last) if widths[longest] == SHORT && widths[last] > 0 => {
+                    widths.clone_from(&self.widths);
+                    widths[last] = 0;
+                }
                 _ => widths[longest] -= 1,
             }
         }
@@ -221,7 +230,7 @@ mod tests {
         assert_eq!(table.fitting(None), [30, 40, 20]);
         assert_eq!(table.fitting(Some(94)), [30, 40, 20]);
         assert_eq!(table.fitting(Some(80)), [30, 26, 20]);
-        assert_eq!(table.fitting(Some(60)), [30, 18, 0]);
+        assert_eq!(table.fitting(Some(60)), [30, 28, 0]);
         assert_eq!(table.fitting(Some(48)), [30, 16, 0]);
         assert_eq!(table.fitting(Some(10)), [30, 8, 0]);
         assert_eq!(shortened("Portable Computing", 9), "Portable…");

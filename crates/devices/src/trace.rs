@@ -8,15 +8,13 @@ use device_trace::{ReadError, Trace};
 
 use crate::Failure;
 use crate::arguments::{MemoryArguments, TraceArguments};
-use crate::output::{Output, outside};
+use crate::output::{self, Output, outside};
 
 pub(crate) fn run(arguments: &TraceArguments, output: &mut Output) -> Result<ExitCode, Failure> {
     let trace = read(&arguments.file)?;
     match &arguments.html {
         Some(page) => {
-            if let (Ok(page), Ok(file)) = (page.canonicalize(), arguments.file.canonicalize())
-                && page == file
-            {
+            if output::is_same(page, &arguments.file) {
                 return Err(Failure::Usage(format!("`{}` is the trace itself", page.display())));
             }
             fs::write(page, trace.to_html())

@@ -263,7 +263,9 @@ fn the_verdicts_of_a_test_are_json_and_a_file_for_ci() {
     assert_eq!(output.status.code(), Some(1));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["tests"].as_array().map(Vec::len), Some(0));
-    assert!(fs::read_to_string(&file).unwrap().contains(" tests=\"0\""));
+    assert_eq!(document["success"], false);
+    assert!(fs::read_to_string(&file).unwrap().contains("<error message=\"the run failed"));
+    expect_refusal(&["test", "cpu", "--json", "--", "--list"], 2, "`--list` of the harness cannot be used");
 }
 
 #[test]

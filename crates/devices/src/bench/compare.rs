@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::Failure;
 use crate::bench::record::{FORMAT, Measurement, Record};
 use crate::bench::time;
-use crate::output::{Cell, GREEN, Output, PLAIN, RED, Table, bytes};
+use crate::output::{Cell, GREEN, Output, PLAIN, RED, Table, YELLOW, bytes, outside, styled};
 
 /// A measurement that both runs have.
 #[derive(Serialize)]
@@ -55,6 +55,15 @@ pub(crate) fn run(
             after.display()
         )));
     }
+    for (file, record) in [(before, &first), (after, &second)] {
+        if record.interrupted {
+            anstream::eprintln!("{} {} was interrupted", styled(YELLOW, "warning:"), file.display());
+        }
+        for failed in &record.errors {
+            let (file, device) = (file.display(), outside(&failed.device));
+            anstream::eprintln!("{} `{device}` has failed in {file}", styled(YELLOW, "warning:"));
+        }
+    }
     let slower = compared.iter().filter(|compared| most.is_some_and(|most| compared.ratio > most)).count();
     let code = if slower == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if output.is_json() {
@@ -80,11 +89,6 @@ pub(crate) fn run(
         ]);
     }
     output.table(&table)?;
-    for (file, record) in [(before, &first), (after, &second)] {
-        if record.interrupted {
-            output.line(format_args!("\n{} was interrupted.", file.display()))?;
-        }
-    }
     if only > 0 {
         output.line(format_args!("\n{only} measurements are in one of the files only."))?;
     }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::SMALLEST;
 use crate::bench::record::{ALLOCATE, FORMAT, Failed, Load, Measured, Measurement, Missing, Record};
-use crate::kernels::{Interrupted, KernelBenchmark, KernelError, Timed, Timer, times};
+use crate::kernels::{KernelBenchmark, KernelError, Timed, Timer, times};
 use crate::output::bytes;
 
 /// How long the first call of each kind may take, so that a device that hangs is an error. The calls that are
@@ -31,6 +31,9 @@ pub(crate) fn all(devices: &[Device], largest: usize, stop: &AtomicBool) -> Reco
     let steps = targets.len() * (3 + sizes.len() * (4 + targets.len()));
     run.bar = bar(steps as u64);
     for target in &targets {
+        if run.is_stopped() {
+            break;
+        }
         let measured = target.measure(&targets, &sizes, &mut run);
         run.keep(target.device, measured);
     }
@@ -48,11 +51,17 @@ pub(crate) fn kernels(
 ) -> Record {
     let mut run = Run { record: Record::new(), bar: bar(0), stop };
     for &device in devices {
+        if run.is_stopped() {
+            break;
+        }
         if let Err(error) = Target::new(device, &mut run.record) {
             run.keep(device, Err(End::Failed(error)));
             continue;
         }
         for benchmark in benchmarks {
+            if run.is_stopped() {
+                break;
+            }
             let Run { record, bar, .. } = &mut run;
             let mut keep = |timed| match timed {
                 Timed::Planned { calls } => bar.inc_length(calls),
@@ -72,7 +81,7 @@ pub(crate) fn kernels(
             let result: Result<(), KernelError> =
                 benchmark.run(device, &mut Timer { largest, stop, keep: &mut keep });
             match result {
-                Err(error) if error.is::<Interrupted>() => run.record.interrupted = true,
+                Err(_) if run.is_stopped() => {}
                 Err(error) => run.record.keep_error(device, &*error),
                 Ok(()) => {}
             }
@@ -113,6 +122,12 @@ impl From<DeviceError> for End {
 }
 
 impl Run<'_> {
+    /// Whether the user has ended the run, which the record then says.
+    fn is_stopped(&mut self) -> bool {
+        self.record.interrupted |= self.stop.load(Ordering::Relaxed);
+        self.record.interrupted
+    }
+
     /// Measures a call on a device: of a number of bytes, or a latency; to another device, or on this one.
     fn time(
         &mut self,
@@ -122,7 +137,7 @@ impl Run<'_> {
         len: Option<usize>,
         call: impl FnMut() -> Result<(), DeviceError>,
     ) -> Result<(), End> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.is_stopped() {
             return Err(End::Interrupted);
         }
         let size = len.map(|len| format!(", {}", bytes(len as u64))).unwrap_or_default();
@@ -140,8 +155,7 @@ impl Run<'_> {
     fn keep(&mut self, device: Device, result: Result<(), End>) {
         match result {
             Err(End::Failed(error)) => self.record.keep_error(device, &error),
-            Err(End::Interrupted) => self.record.interrupted = true,
-            Ok(()) => {}
+            Err(End::Interrupted) | Ok(()) => {}
         }
     }
 }

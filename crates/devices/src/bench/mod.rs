@@ -20,7 +20,7 @@ use crate::arguments::Bench;
 use crate::bench::record::{Failed, Load, Measured, Measurement, Missing, Record};
 use crate::info::chosen;
 use crate::kernels::{KernelBenchmark, kernel_benchmarks};
-use crate::output::{Cell, Output, PLAIN, RED, Table, YELLOW, bytes, outside, styled};
+use crate::output::{self, Cell, Output, PLAIN, RED, Table, YELLOW, bytes, outside, styled};
 
 pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failure> {
     if let [before, after] = &bench.compare[..] {
@@ -29,9 +29,6 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     // Clap does not ask for an argument that another one conflicts with.
     if bench.fail_above.is_some() {
         return Err(Failure::Usage("`--fail-above` needs `--compare BEFORE AFTER`".to_owned()));
-    }
-    if bench.csv.is_some() && bench.csv == bench.chart {
-        return Err(Failure::Usage("`--csv` and `--chart` name one file".to_owned()));
     }
     // Before any driver is loaded: LLVM, which is a part of some, has a handler that ends the process. It
     // passes the signal on to the one that was there before.
@@ -45,6 +42,11 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     for file in bench.csv.iter().chain(&bench.chart) {
         fs::write(file, "").map_err(|error| cannot_write(file, &error))?;
     }
+    if let (Some(csv), Some(chart)) = (&bench.csv, &bench.chart)
+        && output::is_same(csv, chart)
+    {
+        return Err(Failure::Usage("`--csv` and `--chart` name one file".to_owned()));
+    }
     let record = if bench.kernels {
         measure::kernels(&benchmarks()?, &devices, bench.largest, &stop)
     } else {
@@ -54,17 +56,24 @@ pub(crate) fn run(bench: &Bench, output: &mut Output) -> Result<ExitCode, Failur
     if let Some(file) = &bench.csv {
         fs::write(file, record.csv()).map_err(|error| cannot_write(file, &error))?;
     }
+    let mut chart = Ok(());
     if let Some(file) = &bench.chart {
-        let chart = chart::svg(&record).map_err(Failure::Other)?;
-        fs::write(file, chart).map_err(|error| cannot_write(file, &error))?;
+        chart = match chart::svg(&record) {
+            Ok(svg) => fs::write(file, svg).map_err(|error| cannot_write(file, &error)),
+            // What there is to print comes first.
+            Err(reason) => Err(Failure::Other(format!("no chart is written: {reason}"))),
+        };
     }
     if output.is_json() {
         output.document(&record)?;
     } else {
         print(&record, bench, output)?;
     }
+    if record.interrupted {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    chart?;
     Ok(match record.errors[..] {
-        _ if record.interrupted => ExitCode::from(INTERRUPTED),
         [] => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })

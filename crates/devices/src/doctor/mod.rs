@@ -71,10 +71,10 @@ pub(crate) fn run(
     if let Ok(Some(default)) = &default
         && let Err(error) = default.first_available()
     {
-        // The list of what there is stands above.
-        let reasons: Vec<_> =
-            error.to_string().lines().skip(1).map(str::trim).take(1).map(str::to_owned).collect();
-        problems.push(format!("`auto` has no device: {}", reasons.concat()));
+        // Its reasons are indented, and the list of backends below them stands in the report already.
+        let text = error.to_string();
+        let reasons = text.lines().skip(1).take_while(|line| line.starts_with(' ')).map(str::trim);
+        problems.push(format!("`auto` has no device: {}", reasons.collect::<Vec<_>>().join("; ")));
     }
     problems.extend(drivers.iter().filter_map(Driver::problem));
     problems.extend(cards.iter().filter_map(Card::problem));

@@ -17,6 +17,8 @@ pub(super) struct Report {
     version: &'static str,
     /// What was tested, as the argument says.
     tested: String,
+    /// Whether all is well. Otherwise a test has failed, or the run itself: standard error says why.
+    success: bool,
     tests: Vec<TestCase>,
 }
 
@@ -55,8 +57,8 @@ impl TestCase {
 }
 
 impl Report {
-    pub(super) fn new(tested: &str, tests: Vec<TestCase>) -> Self {
-        Self { format: FORMAT, version: env!("CARGO_PKG_VERSION"), tested: tested.to_owned(), tests }
+    pub(super) fn new(tested: &str, success: bool, tests: Vec<TestCase>) -> Self {
+        Self { format: FORMAT, version: env!("CARGO_PKG_VERSION"), tested: tested.to_owned(), success, tests }
     }
 
     /// The report in the XML that JUnit's task for Ant has, which CI systems read. What did not pass and did
@@ -65,14 +67,20 @@ impl Report {
         let failed = self.tests.iter().filter(|test| test.verdict == Kind::Failed).count();
         let passed = self.tests.iter().filter(|test| test.verdict == Kind::Passed).count();
         let skipped = self.tests.len() - failed - passed;
+        // A run that failed although no test did, as where no test ran, has a test of its own.
+        let of_run = usize::from(!self.success && failed == 0);
         let seconds: f64 = self.tests.iter().map(|test| test.seconds).sum();
         let mut xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-             <testsuites>\n<testsuite name=\"devices test {}\" tests=\"{}\" failures=\"{failed}\" errors=\"0\" \
+             <testsuites>\n<testsuite name=\"devices test {}\" tests=\"{}\" failures=\"{failed}\" errors=\"{of_run}\" \
              skipped=\"{skipped}\" time=\"{seconds:.3}\">\n",
             Escaped(&self.tested),
-            self.tests.len(),
+            self.tests.len() + of_run,
         );
+        if of_run > 0 {
+            xml += "<testcase classname=\"\" name=\"run\" time=\"0\"><error message=\"the run failed, and standard error \
+                    says why\"/></testcase>\n";
+        }
         for TestCase { name, verdict, message, seconds } in &self.tests {
             let (class, name) = name.rsplit_once("::").unwrap_or(("", name));
             let (class, name) = (Escaped(class), Escaped(name));
@@ -126,6 +134,7 @@ mod tests {
         let case = |name: &str, verdict| TestCase::new(name, &verdict, Duration::from_millis(250));
         let report = Report::new(
             "acme:1",
+            false,
             vec![
                 case("acme:1::memory::round_trip", Verdict::Passed),
                 case(
@@ -155,6 +164,9 @@ expected &quot;1&quot;,\nfound &lt;\u{fffd}2&gt;</failure></testcase>
 </testsuites>
 "
         );
+        let failed = Report::new("acme:1", false, Vec::new()).junit();
+        assert!(failed.contains(" tests=\"1\" failures=\"0\" errors=\"1\""), "{failed}");
+        assert!(!Report::new("acme:1", true, Vec::new()).junit().contains("<error"));
         let json = serde_json::to_value(&report).expect("it is data");
         assert_eq!(json["tests"][3]["verdict"], "expected_failure");
         assert_eq!((&json["format"], &json["tests"][0]["message"]), (&1.into(), &serde_json::Value::Null));

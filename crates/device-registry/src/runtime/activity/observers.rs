@@ -181,8 +181,8 @@ fn begin_or_wait() {
         load_linked();
         BEGUN.store(true, Ordering::Release);
     } else if loading.process.is_current() && !device_use::is_forbidden() {
-        // Code of an observer that is being loaded does not wait for itself, nor a child of `fork` for a thread
-        // that it does not have.
+        // Code of an observer that is being loaded does not wait for itself, nor a child of `fork` for a
+        // thread that it does not have.
         let until = *loading.until.get_or_init(|| Instant::now() + PATIENCE);
         while !BEGUN.load(Ordering::Acquire) && Instant::now() < until {
             pause();
