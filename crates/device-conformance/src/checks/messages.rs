@@ -92,7 +92,10 @@ pub(super) fn reads_as_others(message: &str) -> Result<(), Failure> {
 }
 
 fn out_of_memory_reads_as_others(context: &Context) -> Result<(), Failure> {
-    reads_as_others(out_of_memory(context.device(), TOO_MUCH)?.message())
+    let error = out_of_memory(context.device(), TOO_MUCH)?;
+    // The core adds to it.
+    let (of_backend, _) = error.message().rsplit_once("; this process has ").unwrap_or((error.message(), ""));
+    reads_as_others(of_backend)
 }
 
 fn causes_end(context: &Context) -> Result<(), Failure> {
