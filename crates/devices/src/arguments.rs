@@ -41,7 +41,7 @@ pub(crate) struct Format {
 const EXIT_CODES: &str = "\
 A list of devices is in the order of preference, such as `cuda,opencl:gpu,cpu` or `*:gpu(free)`.
 The exit code is 0 if all is well, 1 if the device that the arguments name cannot be used, a check
-fails or `doctor` finds a problem, and 2 if the arguments are wrong.";
+fails or `doctor` finds a problem, 2 if the arguments are wrong, and 130 after Ctrl-C.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -48,7 +48,8 @@ pub fn run_installed(arguments: impl IntoIterator<Item = OsString>) -> ExitCode 
 /// `test` starts the program once more, in processes that may crash.
 ///
 /// The exit code is 0 if all is well, 1 if the device that the arguments name cannot be used, a check fails
-/// or `doctor` finds a problem, and 2 if the arguments or what they lead to are wrong.
+/// or `doctor` finds a problem, 2 if the arguments or what they lead to are wrong, and 130 if Ctrl-C has
+/// ended a benchmark, which prints what it has measured.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     #[cfg(feature = "files")]
