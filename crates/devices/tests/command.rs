@@ -268,6 +268,19 @@ fn the_verdicts_of_a_test_are_json_and_a_file_for_ci() {
     expect_refusal(&["test", "cpu", "--json", "--", "--list"], 2, "`--list` of the harness cannot be used");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_reader_that_closes_the_pipe_ends_a_test_as_a_failure_without_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.xml");
+    let arguments = ["test", "cpu", "--junit", file.to_str().unwrap(), "--", "memory::round_trip"];
+    let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(1), ""));
+    assert!(fs::read_to_string(&file).unwrap().contains("<error message=\"the run failed"));
+}
+
 #[test]
 fn completions_and_the_manual_name_each_command() {
     let bash = printed(&["completions", "bash"]);
